@@ -1,0 +1,208 @@
+//! What a provider says and means, as data: one contract a provider, from `providers/*.yaml` or the user's
+//! configuration. Nothing here parses files; the server loads and merges, the core reads.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One provider's contract. Every member has a default, so that a contract says only what is special.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Contract {
+    /// Where the provider is, without a trailing slash: `https://api.example.com`.
+    pub base_url: String,
+    /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
+    pub credential_headers: Vec<String>,
+    /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
+    pub scope: ScopeLimits,
+    /// Route templates and what they are, the first match wins.
+    pub routes: Vec<RouteRule>,
+    /// Limit headers beyond the generic dialects, with their value formats.
+    pub limit_headers: Vec<LimitHeader>,
+    /// The unit of `Retry-After` where the provider breaks RFC 9110 section 10.2.3.
+    pub retry_after_unit: RetryAfterUnit,
+    /// A 429 is decided before any work, so that the call had no effect.
+    pub throttled_before_work: bool,
+    /// Codes in headers or JSON bodies that tell refusals apart, the first match wins.
+    pub codes: Vec<CodeRule>,
+    /// Response headers whose `true` or `false` is the provider's own verdict on a retry.
+    pub verdict_headers: Vec<String>,
+    /// Response headers that tell this provider's clients not to retry.
+    pub no_retry_headers: BTreeMap<String, String>,
+    /// What the provider does with idempotency keys, where it honours any.
+    pub idempotency: Option<Idempotency>,
+    /// The error member that this provider's clients read.
+    pub error_shape: ErrorShape,
+}
+
+impl Default for Contract {
+    fn default() -> Self {
+        Self {
+            base_url: String::new(),
+            credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
+            scope: ScopeLimits::default(),
+            routes: Vec::new(),
+            limit_headers: Vec::new(),
+            retry_after_unit: RetryAfterUnit::Seconds,
+            throttled_before_work: true,
+            codes: Vec::new(),
+            verdict_headers: vec!["x-should-retry".into()],
+            no_retry_headers: BTreeMap::from([("x-should-retry".into(), "false".into())]),
+            idempotency: None,
+            error_shape: ErrorShape::Problem,
+        }
+    }
+}
+
+/// Bounds of one scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScopeLimits {
+    /// Actions that may wait in this scope; one more is shed.
+    pub max_delayed_requests: Option<u32>,
+    /// Attempts in flight at once.
+    pub max_concurrent_requests: Option<u32>,
+    /// Retries a minute over all tasks.
+    pub max_retries_per_minute: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteRule {
+    /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, a last `{name...}` the rest, a
+    /// method of `*` any.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// A request class, built in or added by the policy.
+    pub class: String,
+    /// The request header that carries the idempotency key on this route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_header: Option<String>,
+    /// The effect of one send and of many is the same, and repeating it needs no key.
+    #[serde(default)]
+    pub repeatable: bool,
+}
+
+/// One limit header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitHeader {
+    pub name: String,
+    pub reads: LimitPart,
+    /// Which limit it speaks of, so that limit, remaining and reset of one window are read together.
+    pub window: String,
+    #[serde(default)]
+    pub format: ValueFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitPart {
+    Limit,
+    Remaining,
+    Reset,
+}
+
+/// How a value is written (every format met in the wild).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueFormat {
+    /// Read by its shape: a Go duration, an RFC 3339 or HTTP date, else a number that is epoch milliseconds from
+    /// 10^12, epoch seconds from 10^9 and delta seconds below.
+    #[default]
+    Auto,
+    DeltaSInt,
+    DeltaSFloat,
+    DeltaMsInt,
+    EpochS,
+    EpochSFloat,
+    EpochMs,
+    Rfc3339,
+    GoDuration,
+    ProtoDuration,
+    HttpDate,
+    Fraction,
+    Prose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryAfterUnit {
+    #[default]
+    Seconds,
+    Milliseconds,
+}
+
+/// A code that decides what a refusal means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeRule {
+    /// `body:error.code` (members of a JSON body, joined by dots) or `header:name`.
+    pub at: String,
+    /// The value is exactly this ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is: Option<String>,
+    /// ... or contains this. With neither, the member only has to be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contains: Option<String>,
+    /// Only on these statuses; empty means any status of 400 or more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statuses: Vec<u16>,
+    pub means: CodeMeaning,
+    /// Whether the refusal is decided before any work; absent means what its status says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_work: Option<bool>,
+}
+
+/// What a code means. The names follow DESIGN section 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeMeaning {
+    Throttled,
+    Exhausted,
+    Unavailable,
+    Transient,
+    /// The first call with this key is still running.
+    InProgress,
+    /// The key was used with other content.
+    KeyMismatch,
+    Conflict,
+    Rejected,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Idempotency {
+    /// The request header that carries the key.
+    pub header: String,
+    /// How long the provider keeps a key.
+    pub retention_seconds: u64,
+    /// Methods on which it is honoured.
+    #[serde(default = "post")]
+    pub methods: Vec<String>,
+    /// Response header that marks a replayed answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_header: Option<String>,
+}
+
+fn post() -> Vec<String> {
+    vec!["POST".into()]
+}
+
+/// How this provider's clients read an error body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorShape {
+    /// Problem details alone.
+    #[default]
+    Problem,
+    /// `{"error": {"message", "type", "code"}}`
+    Openai,
+    /// `{"type": "error", "error": {"type", "message"}}`
+    Anthropic,
+    /// `{"error": {"type", "code", "message"}}`
+    Stripe,
+    /// `{"message"}`
+    Github,
+}

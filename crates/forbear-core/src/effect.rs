@@ -1,0 +1,62 @@
+//! What an attempt did to the world: a pure function of evidence, classification, status and contract. The one table.
+//!
+//! It promises never to call an effect `not_applied` without proof, and refuses to look at an error's text.
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::Kind;
+
+/// What the transport proves of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// No byte of the request left the socket.
+    NotSent,
+    /// Proven unprocessed (HTTP/2: REFUSED_STREAM, or a GOAWAY below our stream).
+    Refused,
+    /// Bytes left, no answer: anything may have happened.
+    Unknown,
+    /// A complete answer.
+    Answered,
+    /// A head, and a body that was cut.
+    AnsweredPartially,
+}
+
+/// What that means for the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    Applied,
+    NotApplied,
+    Unknown,
+}
+
+/// What an answer's head said, as far as the effect depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub kind: Kind,
+    /// The contract's word that this refusal is decided before any work.
+    pub before_work: bool,
+}
+
+/// The table.
+///
+/// Nothing outlasts a read: callers ask only for classes that write, but the table answers for all.
+#[must_use]
+pub fn effect(evidence: Evidence, answer: Option<Answer>) -> Effect {
+    let answer = match (evidence, answer) {
+        (Evidence::NotSent | Evidence::Refused, _) => return Effect::NotApplied,
+        (Evidence::Unknown, _) | (_, None) => return Effect::Unknown,
+        (Evidence::Answered | Evidence::AnsweredPartially, Some(answer)) => answer,
+    };
+    match answer.kind {
+        // The head says that it was done; a cut body takes nothing of that back.
+        Kind::Success => Effect::Applied,
+        _ if answer.before_work => Effect::NotApplied,
+        // RFC 8470 section 5.2: sent instead of processing.
+        Kind::Transient if answer.status == 425 => Effect::NotApplied,
+        Kind::Rejected | Kind::Conflict if matches!(answer.status, 400..=499) => Effect::NotApplied,
+        _ => Effect::Unknown,
+    }
+}

@@ -1,0 +1,223 @@
+//! Durable facts. Everything that must outlive the process is an [`Event`]; [`Coordinator::apply`] is the only place
+//! where one changes state, at the decision and at replay alike.
+//!
+//! No credential and no body is ever in an event: content is named by digest and size, paths by their template.
+//!
+//! [`Coordinator::apply`]: crate::coordinator::Coordinator::apply
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::{Boundary, Classification, Window};
+use crate::effect::{Effect, Evidence};
+use crate::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::policy::Rank;
+use crate::time::Wall;
+
+/// The version that this code writes. Older ones are read for ever.
+pub const EVENT_VERSION: u8 = 1;
+
+/// One fact, with where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub v: u8,
+    pub seq: Seq,
+    pub at: Wall,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub action: Option<ActionId>,
+    /// The action's event before this one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prev: Option<Seq>,
+    /// The first 8 bytes, in hex, of the digest of the policy in force (contracts included).
+    pub policy: String,
+    pub fact: Fact,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Fact {
+    PolicyLoaded {
+        digest: Digest,
+        by: String,
+    },
+    ActionRequested(Box<ActionRequested>),
+    ActionSent {
+        attempt: AttemptNo,
+    },
+    ActionResult(Box<ActionResult>),
+    /// A further attempt was planned and charged.
+    RetryScheduled {
+        attempt: AttemptNo,
+        scheduled_retry_at: Wall,
+        retry_not_before: Option<Wall>,
+        reason: String,
+        scope: ScopeId,
+        task: TaskId,
+        wait_ms: u64,
+    },
+    RetryStarted {
+        attempt: AttemptNo,
+        retry_started_at: Wall,
+    },
+    /// A charged retry that never left: the charge goes back.
+    RetryReturned {
+        attempt: AttemptNo,
+        scope: ScopeId,
+        task: TaskId,
+        wait_ms: u64,
+    },
+    ScopeUpdated(Box<ScopeUpdated>),
+    ReconciliationRequired {
+        attempt: AttemptNo,
+        reason: String,
+    },
+    TaskCancelled {
+        task: TaskId,
+        by: String,
+    },
+    ActionFinished(Box<ActionFinished>),
+    /// Events that were decided but never became durable: how many at most, and why.
+    LogGap {
+        events_at_most: u64,
+        reason: String,
+    },
+}
+
+/// What the agent wants, before anything is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRequested {
+    pub task: TaskId,
+    pub run: RunId,
+    pub provider: ProviderName,
+    pub scope: ScopeId,
+    pub route: Route,
+    pub class: String,
+    pub rank: Rank,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub content_digest: Option<Digest>,
+    pub content_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub key: Option<KeyUsed>,
+    pub deadline: Wall,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub goal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reference: Option<String>,
+}
+
+/// The idempotency key of an action. It never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyUsed {
+    pub header: String,
+    pub value: Key,
+    pub origin: KeyOrigin,
+    /// How long the provider is known to honour it; absent when nothing says that it does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retention_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyOrigin {
+    /// The agent's own, forwarded byte for byte.
+    Agent,
+    /// Derived from the agent's task and reference, so that it can be made again.
+    Derived,
+    /// Derived from the action id: it dies with the journal.
+    Made,
+}
+
+/// What became of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionResult {
+    pub attempt: AttemptNo,
+    pub evidence: Evidence,
+    pub effect: Effect,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub classification: Option<Box<Classification>>,
+    /// What the transport saw, in words: `connection reset after 1,024 bytes`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transport: Option<String>,
+}
+
+/// The register moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeUpdated {
+    pub scope: ScopeId,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retry_not_before: Option<Wall>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub boundary: Option<Boundary>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub windows: Vec<Window>,
+    pub reason: String,
+}
+
+/// The end, or the standing, of an action. A straight read is this one event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionFinished {
+    pub outcome: Outcome,
+    pub effect: Effect,
+    pub attempts: u32,
+    pub waited_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Only where no `action_requested` came before: a read that went straight.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub straight: Option<Straight>,
+}
+
+/// Who asked for what, in the one event of a straight read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Straight {
+    pub task: TaskId,
+    pub run: RunId,
+    pub scope: ScopeId,
+    pub route: Route,
+    pub class: String,
+}
+
+/// How an action ends or stands: the closed list of DESIGN section 5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Succeeded,
+    Rejected,
+    BudgetExhausted,
+    DeadlineExhausted,
+    OutcomeUnknown,
+    NotApplied,
+    Shed,
+    Deferred,
+    Cancelled,
+    Denied,
+    /// A stream that ended without its end, or with an error inside.
+    StreamIncomplete,
+}
+
+impl Outcome {
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        !matches!(self, Self::OutcomeUnknown)
+    }
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Rejected => "rejected",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::DeadlineExhausted => "deadline_exhausted",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::NotApplied => "not_applied",
+            Self::Shed => "shed",
+            Self::Deferred => "deferred",
+            Self::Cancelled => "cancelled",
+            Self::Denied => "denied",
+            Self::StreamIncomplete => "stream_incomplete",
+        }
+    }
+}
