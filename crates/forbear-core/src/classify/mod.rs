@@ -55,6 +55,19 @@ pub enum BoundarySource {
     Body,
 }
 
+impl BoundarySource {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryAfter => "retry_after",
+            Self::RetryAfterMs => "retry_after_ms",
+            Self::RateLimit => "rate_limit",
+            Self::LimitHeader => "limit_header",
+            Self::Body => "body",
+        }
+    }
+}
+
 /// The instant before which the provider does not want another call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boundary {
