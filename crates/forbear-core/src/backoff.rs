@@ -9,11 +9,18 @@ use crate::policy::BackoffRule;
 #[must_use]
 pub fn uniform(seed: u64, action: ActionId, attempt: AttemptNo, purpose: u64, max: u64) -> u64 {
     let mut x = seed;
-    for part in [(action.0 >> 64) as u64, action.0 as u64, u64::from(attempt.0), purpose] {
+    let [high, low] = halves(action.0);
+    for part in [high, low, u64::from(attempt.0), purpose] {
         x = mix(x ^ part);
     }
     // 128-bit multiply instead of a remainder: no bias worth a name, no division.
-    ((u128::from(x) * (u128::from(max) + 1)) >> 64) as u64
+    halves(u128::from(x) * (u128::from(max) + 1))[0]
+}
+
+fn halves(x: u128) -> [u64; 2] {
+    let bytes = x.to_be_bytes();
+    let half = |range: std::ops::Range<usize>| bytes[range].iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+    [half(0..8), half(8..16)]
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014).

@@ -243,7 +243,8 @@ impl Durable {
     #[must_use]
     pub fn unknown_twin(&self, scope: &ScopeId, route: &Route, digest: Digest) -> Option<(ActionId, &OpenAction)> {
         let twins = self.unknown.get(&digest)?.iter().filter_map(|id| Some((*id, self.open.get(id)?)));
-        twins.filter(|(_, o)| o.requested.scope == *scope && o.requested.route == *route).last()
+        let mut twins = twins;
+        twins.rfind(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
     }
 
     /// The first event that an open action still needs.
