@@ -7,4 +7,5 @@ pub mod effect;
 pub mod event;
 pub mod ids;
 pub mod policy;
+pub mod route;
 pub mod time;
