@@ -16,6 +16,7 @@ pub mod input;
 pub mod policy;
 mod recover;
 pub mod register;
+pub mod route;
 pub mod time;
 pub mod view;
 

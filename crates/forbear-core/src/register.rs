@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::ids::ActionId;
-use crate::input::Limits;
+use crate::policy::Limits;
 use crate::time::{Mono, Now, Wall};
 
 /// Why something waits until an instant.

@@ -5,7 +5,7 @@ use crate::classify::Window;
 use crate::coordinator::Coordinator;
 use crate::effect::Effect;
 use crate::ids::{ActionId, ScopeId};
-use crate::input::Limits;
+use crate::policy::Limits;
 use crate::register::{WaitReason, closed_wall};
 use crate::time::{Now, Wall};
 
