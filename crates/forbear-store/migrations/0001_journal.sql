@@ -57,3 +57,9 @@ CREATE TABLE actions (
 
 -- A straight read never enters it.
 CREATE INDEX actions_open ON actions (id) WHERE finished_at IS NULL;
+
+-- Written and emptied again to see whether the disk takes writes after a failure.
+CREATE TABLE probe (
+  one    INTEGER PRIMARY KEY CHECK (one = 1),
+  filler BLOB NOT NULL
+);

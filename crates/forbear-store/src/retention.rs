@@ -5,7 +5,7 @@
 //! that deletes what was before. A day stays when an open action, or a kept snapshot's tail, needs any of it. What is
 //! deleted is overwritten, and the write-ahead log that may still hold it is cut at the end.
 
-use forbear_core::ids::{ActionId, Seq};
+use forbear_core::ids::Seq;
 use forbear_core::time::Wall;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,6 +20,8 @@ const STEP_ACTIONS_MAX: i64 = 2_000;
 /// Pages given back to the file system in one step.
 const STEP_PAGES_MAX: i64 = 4_096;
 const DAY_MS: u128 = 86_400_000;
+/// The time in an id has 48 bits.
+const ID_TIME_MAX: u128 = (1 << 48) - 1;
 
 /// What retention has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +94,7 @@ fn forget_rows(tx: &Connection, cut_day: i64) -> Result<u64, StoreError> {
 /// Deletes actions all of whose events are gone, with their contents. Ids order by time, so only old ones are looked at.
 fn forget_actions(tx: &Connection, cut_day: i64) -> Result<u64, StoreError> {
     let Ok(cut_day) = u128::try_from(cut_day) else { return Ok(0) };
-    let id_end = ActionId((cut_day * DAY_MS) << 80).0.to_be_bytes();
+    let id_end = ((cut_day * DAY_MS).min(ID_TIME_MAX) << 80).to_be_bytes();
     let base_seq: i64 = tx.query_row("SELECT base_seq FROM log", [], |r| r.get(0))?;
     let old = "SELECT id FROM actions WHERE id < ?1 AND last_seq <= ?2 ORDER BY id LIMIT ?3";
     tx.execute(&format!("DELETE FROM contents WHERE action IN ({old})"), params![id_end, base_seq, STEP_ACTIONS_MAX])?;

@@ -21,6 +21,7 @@ const LOCK_FILE: &str = "journal.lock";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut back to this after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
+const PROBE_BYTES: i64 = 256 << 10;
 const STATEMENTS_CACHED: usize = 64;
 
 pub(crate) fn database_path(dir: &Path) -> PathBuf {
@@ -92,6 +93,14 @@ pub(crate) fn open_for_reading(dir: &Path) -> Result<Connection, StoreError> {
         return Err(StoreError::Missing { dir: dir.to_owned() });
     }
     Ok(conn)
+}
+
+/// Whether the disk takes a durable write of some size again: what a store that failed must show before it goes on, so
+/// that it does not fail at the first append once more.
+pub(crate) fn probe(conn: &Connection) -> Result<(), StoreError> {
+    conn.execute("INSERT OR REPLACE INTO probe VALUES (1, randomblob(?1))", [PROBE_BYTES])?;
+    conn.execute("DELETE FROM probe", [])?;
+    Ok(())
 }
 
 fn prepare(conn: &Connection) -> Result<(), StoreError> {

@@ -52,17 +52,28 @@ pub(crate) fn save(conn: &Connection, log: LogId, snapshot: &Snapshot) -> Result
 
 /// The newest that reads back, or none where the journal is whole without one.
 pub(crate) fn load(conn: &Connection, log: LogId, base_seq: u64) -> Result<Option<Snapshot>, StoreError> {
-    let mut statement = conn.prepare("SELECT seq, digest, state FROM snapshots ORDER BY seq DESC")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let seq = row.get::<_, i64>(0)?.cast_unsigned();
-        let (told, bytes): ([u8; 32], Vec<u8>) = (row.get(1)?, row.get(2)?);
-        if told == digest(log, seq, &bytes) && seq >= base_seq {
-            return Ok(Some(Snapshot { seq: Seq(seq), bytes }));
+    let mut statement = conn.prepare("SELECT seq FROM snapshots ORDER BY seq DESC")?;
+    let seqs = statement.query_map([], |r| r.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
+    for seq in seqs {
+        match read(conn, log, seq.cast_unsigned()) {
+            Ok(Some(snapshot)) if snapshot.seq.0 >= base_seq => return Ok(Some(snapshot)),
+            Ok(_) => tracing::warn!(seq, "a snapshot is not what was saved; going on with the one before it"),
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::warn!(seq, %error, "a snapshot cannot be read; going on with the one before it");
+            }
+            Err(error) => return Err(error),
         }
-        tracing::warn!(seq, "a snapshot does not read back; going on with the one before it");
     }
     if base_seq == 0 { Ok(None) } else { Err(StoreError::SnapshotLost { base_seq }) }
+}
+
+/// None where it is not what was saved.
+fn read(conn: &Connection, log: LogId, seq: u64) -> Result<Option<Snapshot>, StoreError> {
+    let (told, bytes): ([u8; 32], Vec<u8>) =
+        conn.query_row("SELECT digest, state FROM snapshots WHERE seq = ?1", [seq.cast_signed()], |r| {
+            Ok((r.get(0)?, r.get(1)?))
+        })?;
+    Ok((told == digest(log, seq, &bytes)).then_some(Snapshot { seq: Seq(seq), bytes }))
 }
 
 /// Before which event nothing is needed by any kept snapshot; none where there is no snapshot.

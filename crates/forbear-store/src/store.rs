@@ -82,13 +82,13 @@ impl Store {
             options,
             _claim: claim,
         };
-        let Started { reopened: Reopened { snapshot, tail, last_seq }, log_id, writer } = store.start()?;
+        let Started { reopened: Reopened { snapshot, tail, last_seq }, log_id, writer } = store.start(false)?;
         store.log_id = log_id;
         store.writer = Mutex::new(Some(writer));
         Ok(Opened { store, snapshot, tail, last_seq, log_id })
     }
 
-    /// Opens again after a failure. The caller's state must be rebuilt from what this gives; batches that were not
+    /// Opens again after a failure, once the disk takes writes; until then it says why not and may be asked again. The caller's state must be rebuilt from what this gives; batches that were not
     /// reported durable may or may not be in it.
     pub fn reopen(&self) -> Result<Reopened, StoreError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,16 +99,19 @@ impl Store {
             // Its result was reported when it failed.
             let _ = handle.join();
         }
-        let started = self.start()?;
+        let started = self.start(true)?;
         *writer = Some(started.writer);
         Ok(started.reopened)
     }
 
-    fn start(&self) -> Result<Started, StoreError> {
+    fn start(&self, failed_before: bool) -> Result<Started, StoreError> {
         let conn = schema::open_for_writing(&self.options.dir, self.options.store_pages_max)?;
         // After a failed flush the system may hold pages that it calls clean and the disk never got. This writes
         // everything that the log still has into the database, and flushes that.
         drain(&conn, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        if failed_before {
+            schema::probe(&conn)?;
+        }
         let recovered = recover::recover(&conn)?;
         let tail = Tail::new(&self.options.dir, &recovered)?;
         let Recovered { head, snapshot } = recovered;

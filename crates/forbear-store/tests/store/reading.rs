@@ -13,7 +13,7 @@ fn an_action_is_its_row_and_its_events_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = Under::open(dir.path());
     let write = whole_write(1, MARCH_MS);
-    let mut shifted = write.clone();
+    let mut shifted = write;
     // Each event in a group of its own, with reads of others between.
     for (i, event) in shifted.iter_mut().enumerate() {
         let seq = 1 + 2 * i as u64;
@@ -65,7 +65,7 @@ fn actions_are_listed_newest_first_in_pages_and_filtered() {
     assert_eq!(of(ActionFilter { provider: Some("stripe".into()), ..everything.clone() }).len(), 2);
     assert_eq!(of(ActionFilter { task: Some("research-1".into()), ..everything.clone() }).len(), 11);
     assert_eq!(of(ActionFilter { class: Some("none such".into()), ..everything.clone() }).len(), 0);
-    let open = of(ActionFilter { open: true, ..everything.clone() });
+    let open = of(ActionFilter { open: true, ..everything });
     assert_eq!(
         open.iter().map(|a| (a.id, a.outcome.as_deref())).collect::<Vec<_>>(),
         [(standing, Some("outcome_unknown"))]
