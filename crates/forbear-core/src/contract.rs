@@ -16,6 +16,8 @@ pub struct Contract {
     pub extends: Option<String>,
     /// Where the provider is, without a trailing slash: `https://api.example.com`.
     pub base_url: String,
+    /// Without TLS, speak HTTP/2 from the first byte on. With TLS the two sides agree by themselves.
+    pub http2_prior_knowledge: bool,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
@@ -49,6 +51,7 @@ impl Default for Contract {
         Self {
             extends: None,
             base_url: String::new(),
+            http2_prior_knowledge: false,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
             scope: ScopeLimits::default(),
             routes: Vec::new(),
