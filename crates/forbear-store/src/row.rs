@@ -16,7 +16,7 @@ use crate::options::{EVENT_BYTES_MAX, ROW_BYTES_MAX};
 const FORM_LINES: i64 = 0;
 const FORM_DEFLATED: i64 = 1;
 /// Below this, deflating costs more than it saves.
-const DEFLATE_FROM_BYTES: usize = 1024;
+const DEFLATE_FROM_BYTES: usize = 256;
 const DAY_MS: i64 = 86_400_000;
 
 /// One row of the table `journal`.

@@ -26,9 +26,9 @@ fn a_straight_read_stays_small() {
     let few = bytes_each((0..500).map(|g| (1 + 4 * g..=4 + 4 * g).map(read).collect()), 2_000);
     let alone = bytes_each((1..=1_000).map(|s| vec![read(s)]), 1_000);
     println!("bytes a straight read: {grouped} at 64 a group, {few} at 4, {alone} alone");
-    assert!(grouped <= 250, "{grouped}");
-    assert!(few <= 400, "{few}");
-    assert!(alone <= 640, "{alone}");
+    assert!(grouped <= 200, "{grouped}");
+    assert!(few <= 300, "{few}");
+    assert!(alone <= 400, "{alone}");
 }
 
 #[test]
