@@ -114,7 +114,7 @@ impl Call {
             (Held::Open(body), None)
         } else {
             let begun = timeout(REFUSAL_READ_MAX, relay::begin(body, REFUSAL_BYTES_MAX)).await;
-            let begun = begun.unwrap_or_else(|_| Begun::cut("the refusal's body did not come in time"));
+            let begun = begun.unwrap_or_else(|_| Begun::late("the refusal's body did not come in time"));
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
         };

@@ -86,7 +86,7 @@ pub async fn run(gateway: Arc<Gateway>, understood: Understood, request: Request
     }
     let content = match call.seal() {
         Ok(content) => content,
-        Err(e) => return own::refusal(&Refusal::new(Kind::Internal, e.to_string())),
+        Err(e) => return own::refusal(&Refusal::new(Kind::InternalError, e.to_string())),
     };
     let asked = call.asked(false);
     call.admitted = true;
@@ -104,7 +104,7 @@ pub async fn run(gateway: Arc<Gateway>, understood: Understood, request: Request
     });
     let answer = take.await;
     guard.disarm();
-    answer.unwrap_or_else(|_| own::refusal(&Refusal::new(Kind::Internal, "the call broke off inside Forbear")))
+    answer.unwrap_or_else(|_| own::refusal(&Refusal::new(Kind::InternalError, "the call broke off inside Forbear")))
 }
 
 /// Tells the core when the agent of a write leaves before its answer.
@@ -156,7 +156,7 @@ impl Call {
                 self.body = Some(body);
                 Ok(())
             }
-            Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::TooLarge, e.to_string()))),
+            Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
             Err(e @ BodyError::Broken(_)) => Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string()))),
         }
     }
@@ -239,7 +239,7 @@ impl Call {
                     self.answered = None;
                     self.over();
                     if let Some(error @ BodyError::TooLarge { .. }) = &self.body_error {
-                        return own::refusal(&Refusal::new(Kind::TooLarge, error.to_string()));
+                        return own::refusal(&Refusal::new(Kind::BodyTooLarge, error.to_string()));
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
                 }
@@ -258,7 +258,7 @@ impl Call {
                 end: forbear_core::input::BodyEnd::Cut("the answer was lost inside Forbear".into()),
             });
             self.over();
-            return own::refusal(&Refusal::new(Kind::Internal, "the answer was lost inside Forbear"));
+            return own::refusal(&Refusal::new(Kind::InternalError, "the answer was lost inside Forbear"));
         };
         // From here on the body reports its own end.
         self.admitted = false;

@@ -56,7 +56,7 @@ pub struct Understood {
 pub fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
     let fields = request.headers();
     if headers::wants_upgrade(request.version(), fields, request.extensions()) {
-        return Err(Refusal::new(Kind::NotImplemented, "upgrades (WebSocket and the like) are not carried"));
+        return Err(Refusal::new(Kind::UpgradeUnsupported, "an upgrade (WebSocket and the like) was asked for"));
     }
     let target = target::parse(request.method(), request.version(), request.uri());
     let (task, name, rest) = match target {
@@ -68,7 +68,7 @@ pub fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Unde
     let uri = target::upstream_uri(&provider.base_path, rest)
         .map_err(|e| Refusal::new(Kind::BadTarget, format!("the path cannot be sent on: {e}")))?;
     let now = gateway.shard.clock().now();
-    let action = new_action(now).map_err(|e| Refusal::new(Kind::Internal, e.to_string()))?;
+    let action = new_action(now).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
     // What stands before the provider's path in the target: its length is that of the target less the rest's.
     let whole = request.uri().path_and_query().map_or("", |p| p.as_str());
     let prefix = whole[..whole.len() - rest.len()].to_owned();
@@ -132,7 +132,7 @@ fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Res
     }
     let class = gateway.table.compiled.class_of(matched, asked);
     let class = class.and_then(|c| gateway.table.class(&c.name));
-    class.cloned().ok_or_else(|| Refusal::new(Kind::Internal, "the route names a class that the policy does not have"))
+    class.cloned().ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
 }
 
 /// The home scope: provider and a keyed digest of the credential.
@@ -192,10 +192,10 @@ fn key(
     let given = match idempotency_key::read(asked.fields, &name) {
         KeyReading::Absent => None,
         KeyReading::Key(key) => Some(key),
-        KeyReading::Invalid(why) if asked.class.rank.writes() => {
-            return Err(bad_field(header, why.to_string()));
+        KeyReading::Malformed(why) if asked.class.rank.writes() => {
+            return Err(bad_field(header, why.words()));
         }
-        KeyReading::Invalid(_) => None,
+        KeyReading::Malformed(_) => None,
     };
     if let Some(key) = given {
         return Ok((Some(used(Key::new(&key), KeyOrigin::Agent)), None));
@@ -229,7 +229,7 @@ fn long_field<'h>(fields: &'h HeaderMap, name: &'static str, bytes_max: usize) -
 }
 
 fn bad_field(name: &str, what: impl std::fmt::Display) -> Refusal {
-    Refusal::new(Kind::BadField, format!("the field {name} cannot be read: {what}"))
+    Refusal::new(Kind::BadForbearHeader, format!("the field {name} cannot be read: {what}"))
 }
 
 /// 48 bits of wall time, 80 of randomness.
