@@ -1,1 +1,3 @@
+//! Driver, gateway and control API.
 
+pub mod http;
