@@ -2,7 +2,7 @@
 //! keys. The key file is the owner's alone; it is made at the first start and never written anywhere else.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -140,8 +140,6 @@ fn hex(bytes: &[u8]) -> String {
         s
     })
 }
-
-use std::io::Read;
 
 #[cfg(test)]
 mod tests {

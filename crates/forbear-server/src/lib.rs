@@ -2,9 +2,11 @@
 
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod gateway;
 pub mod http;
 pub mod keys;
 mod mailbox;
 pub mod serve;
 pub mod shard;
+mod surface;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forbear_core::command::Commands;
@@ -11,14 +11,14 @@ use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
 use forbear_core::event::Event;
 use forbear_core::input::Settings;
-use forbear_store::{Progress, Snapshot, Store, StoreError, Tail};
+use forbear_store::{Snapshot, Store, StoreError, Tail};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
-use crate::control;
+use crate::control::ControlToken;
 use crate::gateway::{BadProvider, Gateway, Held, Table};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
@@ -26,6 +26,7 @@ use crate::http::pool::Pool;
 use crate::http::serve as listener;
 use crate::keys::{KeyError, Keys};
 use crate::shard::Shard;
+use crate::surface;
 
 /// Why a server did not start. Each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,9 @@ pub enum StartError {
     Listen { addr: SocketAddr, source: io::Error },
     #[error("FB3102: the trust roots for TLS cannot be read: {0}; check ca_file")]
     Tls(io::Error),
-    #[error("FB3103: the newest snapshot cannot be read: {0}; it was written by a newer version, or the store is damaged")]
+    #[error(
+        "FB3103: the newest snapshot cannot be read: {0}; it was written by a newer version, or the store is damaged"
+    )]
     Snapshot(String),
     #[error("FB3104: the control token {} cannot be used: {source}", path.display())]
     Token { path: PathBuf, source: io::Error },
@@ -66,7 +69,7 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    pub fn read(snapshot: Option<Snapshot>, tail: Tail) -> Result<Self, StartError> {
+    pub(crate) fn read(snapshot: Option<Snapshot>, tail: Tail) -> Result<Self, StartError> {
         let snapshot = snapshot
             .map(|s| serde_json::from_slice::<Durable>(&s.bytes).map_err(|e| StartError::Snapshot(e.to_string())))
             .transpose()?;
@@ -96,17 +99,18 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         digest: compiled.digest,
     });
 
-    let (report, reports) = mpsc::unbounded_channel();
+    let cell = Arc::new(OnceLock::new());
     let options = forbear_store::Options {
         store_bytes_max: settings.store_bytes_max,
         retention_days: u32::try_from(settings.retention_days).unwrap_or(u32::MAX),
         ..forbear_store::Options::new(&data_dir)
     };
+    let report = Arc::clone(&cell);
     let opening = tokio::task::spawn_blocking(move || open(options, report));
     let (store, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
     let keys = Keys::load(&settings.master_key_file(&data_dir))?;
-    let token_path = data_dir.join(control::TOKEN_FILE);
-    let token = control::token(&token_path).map_err(|source| StartError::Token { path: token_path, source })?;
+    let token =
+        ControlToken::load_or_make(&data_dir).map_err(|source| StartError::Token { path: data_dir.clone(), source })?;
     let table = Table::new(Arc::clone(&compiled))?;
     let tls = dial::tls_config(settings.upstream.ca_file.as_deref()).map_err(StartError::Tls)?;
 
@@ -121,7 +125,8 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     );
     commands.extend(load_policy(&mut core, clock, core_settings));
     let shard = Shard::new(core, clock);
-    let follow = tokio::spawn(follow(Arc::clone(&shard), reports));
+    // Nothing was appended yet, so nothing was reported to nobody.
+    let _ = cell.set(Arc::clone(&shard));
     shard.connect(store, commands);
 
     let gateway = Arc::new(Gateway {
@@ -129,7 +134,7 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         table,
         pool: Pool::new(tls),
         keys,
-        log_id: log_id.0,
+        log_id,
         limits: BodyLimits {
             replay_bytes_max: settings.body_replay_bytes_max,
             body_bytes_max: settings.body_bytes_max,
@@ -139,7 +144,7 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         head_timeout: Duration::from_secs(settings.upstream.head_timeout_seconds),
         journal_before: settings.journal_reads == JournalReads::Before,
     });
-    let control = control::Control::new(token, data_dir.clone(), Arc::clone(&shard), addr);
+    let own = surface::build(token, data_dir.clone(), &gateway, vec![addr.ip().to_string()]);
     let options = listener::ServeOptions {
         connections_max: usize::try_from(settings.connections_max).unwrap_or(usize::MAX),
         head_timeout: Duration::from_secs(settings.header_read_seconds),
@@ -154,12 +159,14 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         draining.drain();
     };
     let serving = listener::serve(listening, options, drain, move |request, _peer| {
-        let (gateway, control) = (Arc::clone(&gateway), control.clone());
+        let path = request.uri().path();
+        let is_own = path == "/-" || path.starts_with("/-/");
+        let own = is_own.then(|| own.clone());
+        let gateway = Arc::clone(&gateway);
         async move {
-            if request.uri().path() == "/-" || request.uri().path().starts_with("/-/") {
-                control.serve(request, &gateway).await
-            } else {
-                gateway.serve(request).await
+            match own {
+                Some(own) => surface::serve(own, request).await,
+                None => gateway.serve(request).await,
             }
         }
     });
@@ -170,19 +177,19 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         if let Err(error) = closing.await {
             tracing::error!(%error, "closing the journal broke off");
         }
-        follow.abort();
     });
     Ok(Running { addr, data_dir, shard, stop, listening })
 }
 
 type Opened = (Store, Recovered, forbear_store::LogId);
 
-fn open(options: forbear_store::Options, report: mpsc::UnboundedSender<Progress>) -> Result<Opened, StartError> {
+fn open(options: forbear_store::Options, shard: Arc<OnceLock<Arc<Shard>>>) -> Result<Opened, StartError> {
     let opened = Store::open(
         options,
         Box::new(move |progress| {
-            // Nobody to tell: the server is going down.
-            let _ = report.send(progress);
+            if let Some(shard) = shard.get() {
+                shard.progress(progress);
+            }
         }),
     )?;
     let recovered = Recovered::read(opened.snapshot, opened.tail)?;
@@ -192,13 +199,6 @@ fn open(options: forbear_store::Options, report: mpsc::UnboundedSender<Progress>
 fn load_policy(core: &mut Coordinator, clock: Clock, settings: Arc<Settings>) -> Commands {
     let by = "start".to_owned();
     core.handle(clock.now(), forbear_core::input::Input::PolicyLoaded { settings, by })
-}
-
-/// The store's reports, in order, on the runtime: its writer thread never waits for the shard's lock.
-async fn follow(shard: Arc<Shard>, mut reports: mpsc::UnboundedReceiver<Progress>) {
-    while let Some(progress) = reports.recv().await {
-        shard.progress(progress);
-    }
 }
 
 impl Running {

@@ -63,13 +63,8 @@ impl Shard {
     /// A core that is not yet connected to its journal: [`Shard::connect`] does that.
     #[must_use]
     pub fn new(core: Coordinator, clock: Clock) -> Arc<Self> {
-        let inner = Inner {
-            core,
-            calls: HashMap::new(),
-            contents: HashMap::new(),
-            armed: None,
-            events_since_snapshot: 0,
-        };
+        let inner =
+            Inner { core, calls: HashMap::new(), contents: HashMap::new(), armed: None, events_since_snapshot: 0 };
         Arc::new(Self {
             inner: Mutex::new(inner),
             store: std::sync::OnceLock::new(),
@@ -162,8 +157,11 @@ impl Shard {
         self.lock().core.live_actions()
     }
 
-    pub fn cancel_task(&self, task: TaskId, by: String) {
+    /// Cancels a task; gives back how many of its actions were in line or on the wire.
+    pub fn cancel_task(&self, task: TaskId, by: String) -> u32 {
+        let actions = self.lock().core.live_of_task(&task);
         self.note(Input::CancelTask { task, by });
+        u32::try_from(actions).unwrap_or(u32::MAX)
     }
 
     pub fn load_policy(&self, settings: Arc<Settings>, by: String) {
@@ -198,7 +196,7 @@ impl Shard {
         if self.not_ready().is_none_or(|why| why == "shutting down") {
             self.save_snapshot(store);
         }
-        if let Err(error) = store.close() {
+        if let Err(error) = store.flush_and_close() {
             tracing::error!(%error, "the journal did not close cleanly; the next start replays more");
         }
     }

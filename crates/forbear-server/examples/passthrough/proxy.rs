@@ -69,7 +69,7 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
         connect_timeout: Duration::from_secs(5),
         head_timeout: Duration::from_secs(30),
     };
-    match upstream::send(&proxy.pool, &proxy.origin, upstream, options).await {
+    match upstream::send(&proxy.pool, &proxy.origin, upstream, options, || true).await {
         Ok(Answer { head, body, reused, protocol }) => {
             note(&proxy, Ok((reused, protocol)));
             relay::answer(head, AgentBody::answer(body), [])

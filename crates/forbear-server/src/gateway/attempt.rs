@@ -43,7 +43,7 @@ enum Held {
 
 impl Call {
     /// Makes one attempt and tells the core; what the core says next comes back.
-    pub async fn attempt(&mut self, dispatch: Dispatch) -> Commands {
+    pub(super) async fn attempt(&mut self, dispatch: Dispatch) -> Commands {
         let Some(request) = self.request() else {
             let report = Report {
                 evidence: Evidence::NotSent,
@@ -143,11 +143,13 @@ async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
 
 impl Answered {
     /// The provider's answer as the agent gets it. Its body reports its own end to the core.
-    pub fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
+    pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
         for name in &provider.url_fields {
-            if let Some(value) = head.headers.get(name).and_then(|v| location::rewritten(provider, &call.understood.prefix, v)) {
+            if let Some(value) =
+                head.headers.get(name).and_then(|v| location::rewritten(provider, &call.understood.prefix, v))
+            {
                 head.headers.insert(name.clone(), value);
             }
         }
@@ -160,11 +162,8 @@ impl Answered {
             }
             Held::Begun(begun) => begun.into_watched_body(watcher),
         };
-        let body = if call.understood.class.rank.writes() {
-            body.followed()
-        } else {
-            body.cut_by(Arc::clone(&call.mailbox))
-        };
+        let body =
+            if call.understood.class.rank.writes() { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);

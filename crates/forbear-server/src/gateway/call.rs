@@ -41,7 +41,11 @@ impl Held {
 
     /// What one more body may hold: its own cap, or nothing when all places are taken.
     fn cap(&self, replay_bytes_max: u64) -> u64 {
-        if self.bytes.load(Ordering::Relaxed).saturating_add(replay_bytes_max) > self.bytes_max { 0 } else { replay_bytes_max }
+        if self.bytes.load(Ordering::Relaxed).saturating_add(replay_bytes_max) > self.bytes_max {
+            0
+        } else {
+            replay_bytes_max
+        }
     }
 }
 
@@ -61,7 +65,11 @@ pub(super) struct Call {
     admitted: bool,
 }
 
-pub async fn run(gateway: Arc<Gateway>, understood: Understood, request: Request<Incoming>) -> Response<AgentBody> {
+pub(super) async fn run(
+    gateway: Arc<Gateway>,
+    understood: Understood,
+    request: Request<Incoming>,
+) -> Response<AgentBody> {
     let (head, incoming) = request.into_parts();
     let mailbox = Arc::new(Mailbox::default());
     let writes = understood.class.rank.writes();
@@ -129,7 +137,7 @@ impl Drop for AgentGuard {
 }
 
 impl Call {
-    pub fn action(&self) -> ActionId {
+    pub(super) fn action(&self) -> ActionId {
         self.understood.action
     }
 

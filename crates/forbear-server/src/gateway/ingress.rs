@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forbear_api::problem::Kind;
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
-use forbear_core::ids::{ActionId, Key, ProviderName, Route, RunId, ScopeId, TaskId};
+use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
 use forbear_core::policy::Rank;
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
@@ -31,9 +31,8 @@ const NAME_BYTES_MAX: usize = 200;
 const GOAL_BYTES_MAX: usize = 500;
 
 /// A request, understood. Its body has not been touched.
-pub struct Understood {
+pub(super) struct Understood {
     pub action: ActionId,
-    pub now: Now,
     pub provider: Arc<Provider>,
     /// What stood before the provider's path: `/openai` or `/~task/openai`.
     pub prefix: String,
@@ -53,7 +52,7 @@ pub struct Understood {
     pub expects_continue: bool,
 }
 
-pub fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
+pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
     let fields = request.headers();
     if headers::wants_upgrade(request.version(), fields, request.extensions()) {
         return Err(Refusal::new(Kind::UpgradeUnsupported, "an upgrade (WebSocket and the like) was asked for"));
@@ -87,12 +86,12 @@ pub fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Unde
     let reference = field(fields, "forbear-reference")?.map(Arc::from);
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
     let goal = long_field(fields, "forbear-goal", GOAL_BYTES_MAX)?.map(Arc::from);
-    let asked = Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
+    let asked =
+        Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
     let (key, key_field) = key(&asked, action, &scope, &task, reference.as_deref())?;
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
-        now,
         prefix,
         uri,
         task,
@@ -132,7 +131,9 @@ fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Res
     }
     let class = gateway.table.compiled.class_of(matched, asked);
     let class = class.and_then(|c| gateway.table.class(&c.name));
-    class.cloned().ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
+    class
+        .cloned()
+        .ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
 }
 
 /// The home scope: provider and a keyed digest of the credential.
@@ -145,6 +146,11 @@ fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> Scope
     }
 }
 
+/// The scope that a credential has at a provider, for those who ask about their own actions.
+pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<ScopeId> {
+    gateway.table.provider(provider).map(|provider| scope_of(gateway, provider, fields))
+}
+
 /// RFC 3339, or a duration from now; within what the class allows.
 fn deadline(fields: &HeaderMap, now: Now, class_seconds: u64) -> Result<Wall, Refusal> {
     let most = now.wall.plus_ms(class_seconds.saturating_mul(1_000));
@@ -154,7 +160,10 @@ fn deadline(fields: &HeaderMap, now: Now, class_seconds: u64) -> Result<Wall, Re
     } else if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
         now.wall.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(0))
     } else {
-        return Err(bad_field("forbear-deadline", "write an RFC 3339 instant or a duration such as `90s`, `5m` or `PT90S`"));
+        return Err(bad_field(
+            "forbear-deadline",
+            "write an RFC 3339 instant or a duration such as `90s`, `5m` or `PT90S`",
+        ));
     };
     Ok(asked.min(most))
 }

@@ -8,13 +8,9 @@ use super::table::Provider;
 /// The value to hand on, where it must change. `prefix` is what stood before the provider's path in the agent's request:
 /// `/openai` or `/~task/openai`.
 #[must_use]
-pub fn rewritten(provider: &Provider, prefix: &str, value: &HeaderValue) -> Option<HeaderValue> {
+pub(super) fn rewritten(provider: &Provider, prefix: &str, value: &HeaderValue) -> Option<HeaderValue> {
     let text = value.to_str().ok()?;
-    let path = if text.starts_with('/') && !text.starts_with("//") {
-        text
-    } else {
-        own_path(provider, text)?
-    };
+    let path = if text.starts_with('/') && !text.starts_with("//") { text } else { own_path(provider, text)? };
     let below = match path.strip_prefix(provider.base_path.as_str()) {
         Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => rest,
         // Beside the base path: no address of Forbear's leads there.

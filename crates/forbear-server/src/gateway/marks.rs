@@ -8,7 +8,7 @@ const LINE_BYTES_MAX: usize = 512;
 
 /// Follows an event stream line by line.
 #[derive(Debug)]
-pub struct Marks {
+pub(super) struct Marks {
     rule: StreamRule,
     line: Vec<u8>,
     ended: bool,
@@ -17,11 +17,11 @@ pub struct Marks {
 
 impl Marks {
     #[must_use]
-    pub fn new(rule: StreamRule) -> Self {
+    pub(super) fn new(rule: StreamRule) -> Self {
         Self { rule, line: Vec::new(), ended: false, error: None }
     }
 
-    pub fn pass(&mut self, data: &[u8]) {
+    pub(super) fn pass(&mut self, data: &[u8]) {
         for piece in data.split_inclusive(|b| *b == b'\n') {
             let room = LINE_BYTES_MAX - self.line.len();
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -34,7 +34,7 @@ impl Marks {
 
     /// What the stream's end means, when its body came whole.
     #[must_use]
-    pub fn verdict(mut self) -> BodyEnd {
+    pub(super) fn verdict(mut self) -> BodyEnd {
         self.look();
         match self.error {
             Some(error) => BodyEnd::ErrorInside(format!("the stream carried an error: {error}")),
@@ -59,8 +59,10 @@ mod tests {
     use super::*;
 
     fn verdict(pieces: &[&[u8]]) -> BodyEnd {
-        let rule =
-            StreamRule { ends: vec!["data: [DONE]".into(), "event: message_stop".into()], errors: vec!["event: error".into()] };
+        let rule = StreamRule {
+            ends: vec!["data: [DONE]".into(), "event: message_stop".into()],
+            errors: vec!["event: error".into()],
+        };
         let mut marks = Marks::new(rule);
         for piece in pieces {
             marks.pass(piece);

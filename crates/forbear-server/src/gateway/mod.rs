@@ -19,6 +19,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 pub use call::Held;
+pub use ingress::account_of;
 pub use table::{BadProvider, Provider, Table};
 
 use crate::http::body::BodyLimits;
@@ -33,7 +34,7 @@ pub struct Gateway {
     pub table: Table,
     pub pool: Pool,
     pub keys: Keys,
-    pub log_id: [u8; 16],
+    pub log_id: forbear_store::LogId,
     pub limits: BodyLimits,
     /// Bytes of bodies held for a resend at this moment, over all calls.
     pub held: Held,

@@ -22,19 +22,19 @@ const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A request that did not become an action.
 #[derive(Debug)]
-pub struct Refusal {
+pub(super) struct Refusal {
     pub kind: Kind,
     pub reason: String,
 }
 
 impl Refusal {
-    pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
+    pub(super) fn new(kind: Kind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into() }
     }
 }
 
 /// The answer to a request that did not become an action. Nothing was sent.
-pub fn refusal(refusal: &Refusal) -> Response<AgentBody> {
+pub(super) fn refusal(refusal: &Refusal) -> Response<AgentBody> {
     let problem = Problem::unsent(refusal.kind, refusal.reason.as_str());
     let mut response = problem_response(&problem, ErrorShape::Problem);
     let fields = response.headers_mut();
@@ -48,7 +48,7 @@ pub fn refusal(refusal: &Refusal) -> Response<AgentBody> {
 }
 
 /// The answer that the core decided on.
-pub fn answer(provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
+pub(super) fn answer(provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
     let outcome = answer.stamp.outcome;
     let problem = Problem {
         status: answer.status,
@@ -89,7 +89,7 @@ fn problem_response(problem: &Problem, shape: ErrorShape) -> Response<AgentBody>
 }
 
 /// What every answer says of its action.
-pub fn stamp(fields: &mut HeaderMap, action: ActionId, stamp: &Stamp) {
+pub(super) fn stamp(fields: &mut HeaderMap, action: ActionId, stamp: &Stamp) {
     if let Ok(id) = HeaderValue::from_str(&action.to_string()) {
         fields.insert(FORBEAR_ACTION, id);
     }
@@ -99,7 +99,7 @@ pub fn stamp(fields: &mut HeaderMap, action: ActionId, stamp: &Stamp) {
 }
 
 /// One owner of retries: the provider's clients are told not to.
-pub fn no_retry(fields: &mut HeaderMap, provider: &Provider) {
+pub(super) fn no_retry(fields: &mut HeaderMap, provider: &Provider) {
     for (name, value) in &provider.no_retry {
         fields.insert(name.clone(), value.clone());
     }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,19 +17,36 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Sleep;
 
-use super::answer::{AnswerBody, BodyCut};
+use forbear_core::command::Command;
+
+use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Watcher};
 use super::guard::Refusal;
 use super::headers;
+use crate::mailbox::Mailbox;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
 /// to have every byte that came before.
 const CUT_GRACE: Duration = Duration::from_millis(20);
+
+/// How long the rest of a write's answer is read after its agent left.
+const FOLLOW_MAX: Duration = Duration::from_secs(60);
 
 /// The body of what an agent gets.
 #[derive(Debug)]
 pub struct AgentBody {
     inner: Inner,
     cut: Option<(BodyCut, Pin<Box<Sleep>>)>,
+    keeper: Keeper,
+}
+
+/// Who else than its reader ends an answer's body.
+#[derive(Debug)]
+enum Keeper {
+    None,
+    /// Nobody: it is read to its end also when the agent leaves, because what a write became must be known.
+    Follow,
+    /// The core, by word that the attempt is cancelled.
+    Cut(Arc<Mailbox>),
 }
 
 #[derive(Debug)]
@@ -54,6 +72,22 @@ impl AgentBody {
         Inner::Whole((!bytes.is_empty()).then_some(bytes)).into()
     }
 
+    /// The same body, read to its end even if the agent does not want it any more.
+    #[must_use]
+    pub fn followed(self) -> Self {
+        let mut body = self;
+        body.keeper = Keeper::Follow;
+        body
+    }
+
+    /// The same body, cut when the mailbox brings word that the attempt is cancelled.
+    #[must_use]
+    pub fn cut_by(self, mailbox: Arc<Mailbox>) -> Self {
+        let mut body = self;
+        body.keeper = Keeper::Cut(mailbox);
+        body
+    }
+
     #[must_use]
     pub fn answer(body: AnswerBody) -> Self {
         Inner::Answer(body).into()
@@ -62,7 +96,7 @@ impl AgentBody {
 
 impl From<Inner> for AgentBody {
     fn from(inner: Inner) -> Self {
-        Self { inner, cut: None }
+        Self { inner, cut: None, keeper: Keeper::None }
     }
 }
 
@@ -116,6 +150,24 @@ impl Begun {
     #[must_use]
     pub fn cut(&self) -> Option<&BodyCut> {
         self.rest.as_ref().err()
+    }
+
+    /// A body whose beginning did not come in time.
+    #[must_use]
+    pub fn late(what: &str) -> Self {
+        Self { frames: VecDeque::new(), rest: Err(BodyCut(what.into())) }
+    }
+
+    /// As [`Begun::into_body`], with a watcher on what is still to come; it hears of an end that has come already.
+    #[must_use]
+    pub fn into_watched_body(mut self, mut watcher: Watcher) -> AgentBody {
+        let bytes = self.frames.iter().filter_map(Frame::data_ref).map(|d| d.len() as u64).sum();
+        match &mut self.rest {
+            Ok(Some(body)) => body.watch(watcher),
+            Ok(None) => watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes }),
+            Err(cut) => watcher(BodyEvent::Ended { end: &BodyEnd::Cut(cut.0.clone()), bytes }),
+        }
+        self.into_body()
     }
 
     /// The same body for an agent: what was read, then the rest as it comes.
@@ -174,6 +226,12 @@ impl Body for AgentBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
         let this = &mut *self;
+        if let Keeper::Cut(mailbox) = &this.keeper
+            && let Poll::Ready(Command::CancelUpstream { .. }) = mailbox.poll(cx)
+        {
+            // Letting go of the answer closes its connection and reports its end.
+            this.inner = Inner::Begun { frames: VecDeque::new(), rest: Err(BodyCut("it was cancelled".into())) };
+        }
         let (cut, grace) = match &mut this.cut {
             Some(kept_back) => kept_back,
             None => match ready!(this.inner.poll_frame(cx)) {
@@ -217,6 +275,29 @@ impl Inner {
                 (None, Ok(None)) => Poll::Ready(None),
                 (None, Err(cut)) => Poll::Ready(Some(Err(cut.clone()))),
             },
+        }
+    }
+}
+
+impl Drop for AgentBody {
+    fn drop(&mut self) {
+        if !matches!(self.keeper, Keeper::Follow) {
+            return;
+        }
+        let rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
+            Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
+            Inner::Begun { .. } | Inner::Whole(_) => return,
+        };
+        if rest.is_end_stream() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let mut rest = rest;
+                let read = async { while let Some(Ok(_)) = rest.frame().await {} };
+                // What it does not say in this time is left unknown.
+                let _ = tokio::time::timeout(FOLLOW_MAX, read).await;
+            });
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! It promises that evidence is never better than what was seen: `not_sent` only if no byte of the request was taken by
 //! the socket (or by the layer above TLS), or the connection gave the request back; `refused` only by HTTP/2 proof; all
-//! else is `unknown`. `not_after` is checked immediately before the first byte. It refuses to retry and to follow redirects:
+//! else is `unknown`. `not_after` is checked, and `confirm` asked, immediately before
+//! the first byte. It refuses to retry and to follow redirects:
 //! the one thing it does twice is to dial, when a kept connection turned out dead and gave the request back untouched.
 
 use std::time::Duration;
@@ -18,6 +19,9 @@ use super::http1::{self, ExchangeError};
 use super::http2;
 use super::origin::Origin;
 use super::pool::{Pool, Taken};
+
+/// A send that begins this soon after its decision is not confirmed again.
+const CONFIRM_AFTER: Duration = Duration::from_millis(1);
 
 /// How one send is bounded.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +67,8 @@ pub struct SendError {
     pub body_error: Option<BodyError>,
     /// The body, where it was not touched: a body that can be sent only once can be sent after all.
     pub unsent_body: Option<Box<UpstreamBody>>,
+    /// The caller did not confirm the send.
+    pub held_back: bool,
 }
 
 /// Sends a request. Its URI has path and query only, its fields are those of `headers::for_provider`.
@@ -74,8 +80,10 @@ pub async fn send(
     origin: &Origin,
     request: Request<UpstreamBody>,
     options: SendOptions,
+    confirm: impl Fn() -> bool,
 ) -> Result<Answer, SendError> {
     let place = pool.place(origin);
+    let decided = Instant::now();
     let mut request = Box::new(request);
     let mut fresh = options.fresh;
     let kept = if fresh { None } else { place.take(Instant::now()) };
@@ -94,6 +102,14 @@ pub async fn send(
             }
             let what = "the time to send had passed before the first byte";
             return Err(SendError::not_sent(Stage::Connect, what.into(), request));
+        }
+        // A decision of this moment needs no second look; dialling may have taken long enough for the world to change.
+        if decided.elapsed() >= CONFIRM_AFTER && !confirm() {
+            if let Taken::Http1(http1) = connection {
+                place.give_back(*http1);
+            }
+            let what = "its scope closed before the first byte";
+            return Err(SendError { held_back: true, ..SendError::not_sent(Stage::Connect, what.into(), request) });
         }
         match connection {
             Taken::Http1(mut connection) => {
@@ -151,7 +167,7 @@ pub async fn send(
 
 impl SendError {
     fn new(evidence: Evidence, stage: Stage, what: String) -> Self {
-        Self { evidence, stage, what, body_error: None, unsent_body: None }
+        Self { evidence, stage, what, body_error: None, unsent_body: None, held_back: false }
     }
 
     fn not_sent(stage: Stage, what: String, request: Box<Request<UpstreamBody>>) -> Self {
