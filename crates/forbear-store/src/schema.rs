@@ -5,9 +5,11 @@
 //! refused untouched.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forbear_audit::chain::LogId;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
@@ -21,6 +23,8 @@ const LOCK_FILE: &str = "journal.lock";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut back to this after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
+/// A log id in hex, and some room to say what stands there instead.
+const LOG_NAME_BYTES_MAX: u64 = 64;
 const PROBE_BYTES: i64 = 256 << 10;
 const STATEMENTS_CACHED: usize = 64;
 
@@ -39,6 +43,7 @@ pub(crate) fn claim(dir: &Path) -> Result<File, StoreError> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .open(&path)
         .map_err(|e| StoreError::io(&path, &e))?;
@@ -47,6 +52,22 @@ pub(crate) fn claim(dir: &Path) -> Result<File, StoreError> {
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { dir: dir.to_owned() }),
         Err(TryLockError::Error(e)) => Err(StoreError::io(&path, &e)),
     }
+}
+
+/// Holds the directory to its log. The lock file names it from the first time on, so that a journal that was emptied,
+/// lost or swapped is not quietly followed by another one.
+pub(crate) fn hold_to_log(mut claim: &File, dir: &Path, log: LogId) -> Result<(), StoreError> {
+    let path = dir.join(LOCK_FILE);
+    let io = |e| StoreError::io(&path, &e);
+    let mut expected = String::new();
+    claim.rewind().map_err(io)?;
+    claim.take(LOG_NAME_BYTES_MAX).read_to_string(&mut expected).map_err(io)?;
+    let (expected, found) = (expected.trim_end().to_owned(), log.to_string());
+    if expected.is_empty() {
+        claim.write_all(format!("{found}\n").as_bytes()).map_err(io)?;
+        return claim.sync_all().map_err(io);
+    }
+    if expected == found { Ok(()) } else { Err(StoreError::OtherLog { dir: dir.to_owned(), expected, found }) }
 }
 
 fn make_private_dir(dir: &Path) -> std::io::Result<()> {
