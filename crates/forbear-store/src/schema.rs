@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forbear_audit::chain::LogId;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::error::StoreError;
 
@@ -63,11 +63,18 @@ pub(crate) fn hold_to_log(mut claim: &File, dir: &Path, log: LogId) -> Result<()
     claim.rewind().map_err(io)?;
     claim.take(LOG_NAME_BYTES_MAX).read_to_string(&mut expected).map_err(io)?;
     let (expected, found) = (expected.trim_end().to_owned(), log.to_string());
-    if expected.is_empty() {
+    // Less than a whole name is one that a crash cut.
+    if expected.len() < found.len() {
+        claim.set_len(0).and_then(|()| claim.rewind()).map_err(io)?;
         claim.write_all(format!("{found}\n").as_bytes()).map_err(io)?;
-        return claim.sync_all().map_err(io);
+        return claim.sync_all().and_then(|()| sync_dir(dir)).map_err(io);
     }
     if expected == found { Ok(()) } else { Err(StoreError::OtherLog { dir: dir.to_owned(), expected, found }) }
+}
+
+/// A transaction that is a writer's from its first statement, so that no upgrade can be refused in its middle.
+pub(crate) fn begin(conn: &Connection) -> Result<Transaction<'_>, StoreError> {
+    Ok(Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?)
 }
 
 fn make_private_dir(dir: &Path) -> std::io::Result<()> {
