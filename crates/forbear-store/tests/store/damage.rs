@@ -222,3 +222,25 @@ fn every_error_has_its_page() {
         assert!(codes.contains(&page.trim_end_matches(".md")), "{page} is no code of the store");
     }
 }
+
+/// On a real file system that is really full. Give a small one (a tmpfs of 4 MiB) by `FORBEAR_STORE_SMALL_DISK`.
+#[test]
+#[ignore = "needs a small file system of its own"]
+fn a_really_full_disk_stops_all_appends_until_there_is_room() {
+    let disk = std::env::var("FORBEAR_STORE_SMALL_DISK").expect("FORBEAR_STORE_SMALL_DISK");
+    let dir = tempfile::tempdir_in(&disk).unwrap();
+    let ballast = Path::new(&disk).join("ballast");
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    let store = Under::open(dir.path());
+    let (durable, kind) = fill(&store, 0);
+    assert_eq!(kind, FailureKind::Full);
+    for _ in 0..3 {
+        assert!(matches!(store.store.reopen().err(), Some(StoreError::Full { .. })), "there is still no room");
+    }
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.verify(drop).unwrap().head.seq, durable, "what was reported is there");
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!(store.store.reopen().unwrap().last_seq, Seq(durable));
+    store.append([straight_read(durable + 1, MARCH_MS)]);
+    store.durable(durable + 1);
+}
