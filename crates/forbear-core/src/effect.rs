@@ -51,12 +51,59 @@ pub fn effect(evidence: Evidence, answer: Option<Answer>) -> Effect {
         (Evidence::Answered | Evidence::AnsweredPartially, Some(answer)) => answer,
     };
     match answer.kind {
-        // The head says that it was done; a cut body takes nothing of that back.
+        // A head is sent before its body is: a cut one leaves open what the rest would have said.
+        Kind::Success if evidence == Evidence::AnsweredPartially => Effect::Unknown,
         Kind::Success => Effect::Applied,
         _ if answer.before_work => Effect::NotApplied,
         // RFC 8470 section 5.2: sent instead of processing.
         Kind::Transient if answer.status == 425 => Effect::NotApplied,
         Kind::Rejected | Kind::Conflict if matches!(answer.status, 400..=499) => Effect::NotApplied,
         _ => Effect::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(evidence: Evidence, status: u16, kind: Kind, before_work: bool) -> Effect {
+        effect(evidence, Some(Answer { status, kind, before_work }))
+    }
+
+    #[test]
+    fn only_proof_says_not_applied() {
+        use Effect::{Applied, NotApplied, Unknown};
+        let whole = Evidence::Answered;
+        for (evidence, expected) in [
+            (Evidence::NotSent, NotApplied),
+            (Evidence::Refused, NotApplied),
+            (Evidence::Unknown, Unknown),
+            (Evidence::AnsweredPartially, Unknown),
+        ] {
+            assert_eq!(effect(evidence, None), expected, "{evidence:?}");
+        }
+        for (status, kind, before_work, expected) in [
+            (200, Kind::Success, false, Applied),
+            (429, Kind::Throttled, true, NotApplied),
+            (429, Kind::Throttled, false, Unknown),
+            (403, Kind::Throttled, true, NotApplied),
+            (400, Kind::Rejected, false, NotApplied),
+            (404, Kind::Rejected, false, NotApplied),
+            (409, Kind::Conflict, false, NotApplied),
+            (409, Kind::InProgress, false, Unknown),
+            (408, Kind::Transient, false, Unknown),
+            (425, Kind::Transient, false, NotApplied),
+            (500, Kind::Transient, false, Unknown),
+            (502, Kind::Transient, false, Unknown),
+            (503, Kind::Unavailable, false, Unknown),
+            (503, Kind::Unavailable, true, NotApplied),
+            (504, Kind::Transient, false, Unknown),
+            (529, Kind::Unavailable, false, Unknown),
+            (501, Kind::Rejected, false, Unknown),
+            (200, Kind::Disguised, false, Unknown),
+        ] {
+            assert_eq!(of(whole, status, kind, before_work), expected, "{status} {kind:?} {before_work}");
+        }
+        assert_eq!(of(Evidence::AnsweredPartially, 200, Kind::Success, false), Unknown);
     }
 }

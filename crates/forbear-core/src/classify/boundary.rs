@@ -1,5 +1,5 @@
 //! Which of an answer's signals decides when the provider wants the next call: `Retry-After`, then the RateLimit fields,
-//! then other limit headers, then the body. Of several windows those that are spent decide, the latest of them.
+//! then other limit headers, then the body, then what the contract says of this refusal. Of several windows those that are spent decide, the latest of them.
 //!
 //! A reset of a window with quota left is not the one that refused (FB-020): it gives no boundary, and on a 429 the
 //! contradiction is named.
@@ -19,6 +19,8 @@ pub(super) struct Candidates<'a> {
     pub(super) rate_limit: &'a SeenWindows,
     pub(super) limit_headers: &'a SeenWindows,
     pub(super) body: Option<Asked>,
+    /// The contract's wait after this refusal.
+    pub(super) contract_wait_s: Option<u64>,
     /// Names of windows that the body says refused.
     pub(super) violated: &'a [&'a str],
 }
@@ -36,7 +38,8 @@ impl Candidates<'_> {
             // The burst limit's reset says nothing about a spent quota: the later one holds.
             (Some(header), Some(body)) if self.kind == Kind::Exhausted && body.wait_ms > header.wait_ms => body,
             (Some(header), _) => header,
-            (None, body) => body?,
+            (None, Some(body)) => body,
+            (None, None) => by_contract(self.contract_wait_s?),
         };
         Some(Boundary {
             wait_ms: chosen.wait_ms,
@@ -79,5 +82,14 @@ impl Candidates<'_> {
             let name = raw::shown(one.window.name.as_bytes());
             contradictions.push(format!("429 with quota left: {name} has {remaining}"));
         }
+    }
+}
+
+fn by_contract(wait_s: u64) -> Asked {
+    Asked {
+        wait_ms: wait_s.saturating_mul(1_000),
+        source: BoundarySource::Contract,
+        reading: "wait_seconds of the contract's rule".to_owned(),
+        raw: wait_s.to_string(),
     }
 }

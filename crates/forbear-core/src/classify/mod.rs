@@ -71,7 +71,11 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
         }
     }
 
-    let signals = meaning::Signals { windows: [&rate_limit, &limit_headers], asked_to_wait: asked.is_some() };
+    let signals = meaning::Signals {
+        windows: [&rate_limit, &limit_headers],
+        asked_to_wait: asked.is_some(),
+        retry_after_sent: present.retry_after,
+    };
     let meaning = meaning::read(contract, rank, facts, json.as_ref(), signals);
     let told_in_body = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
     let body = match (&json, &time) {
@@ -87,6 +91,7 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
         rate_limit: &rate_limit,
         limit_headers: &limit_headers,
         body,
+        contract_wait_s: meaning.wait_seconds,
         violated: &meaning.violated,
     };
     let boundary = candidates.choose(facts.received, &mut contradictions);
@@ -127,6 +132,7 @@ impl Present {
     fn scan(contract: &Contract, headers: &http::HeaderMap) -> Self {
         let mut present = Self::default();
         for name in headers.keys().map(http::HeaderName::as_str) {
+            present.limit_headers = present.limit_headers || x_rate_limit::is_explained(name, &contract.limit_headers);
             match name.as_bytes() {
                 [b'r', b'e', ..] | [b'x', b'-', b'm' | b'a', ..] => {
                     present.retry_after |= name == "retry-after" || retry_after::IN_MS.contains(&name);
@@ -136,11 +142,6 @@ impl Present {
                 _ => {}
             }
         }
-        present.limit_headers = present.limit_headers
-            || contract
-                .limit_headers
-                .iter()
-                .any(|header| header.name.contains('*') || headers.contains_key(&*header.name));
         present
     }
 
@@ -194,6 +195,22 @@ pub enum BoundarySource {
     LimitHeader,
     /// A member of the body.
     Body,
+    /// The contract's word on this refusal, where the answer itself names no instant.
+    Contract,
+}
+
+impl BoundarySource {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryAfter => "retry_after",
+            Self::RetryAfterMs => "retry_after_ms",
+            Self::RateLimit => "rate_limit",
+            Self::LimitHeader => "limit_header",
+            Self::Body => "body",
+            Self::Contract => "contract",
+        }
+    }
 }
 
 /// The instant before which the provider does not want another call.

@@ -26,7 +26,7 @@ const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const RESET_TIME: HeaderName = HeaderName::from_static("ratelimit-resettime");
 const NAME: HeaderName = HeaderName::from_static("ratelimit-name");
 
-/// Bytes of one field that are parsed.
+/// Bytes of one field that are parsed; a longer one is malformed, since a cut one could say less than was meant.
 const FIELD_BYTES_MAX: usize = 4_096;
 
 /// One member of `RateLimit-Policy`.
@@ -75,7 +75,7 @@ fn combined(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -
 
 fn parse_windows(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
     let mut seen = SeenWindows::default();
-    for member in &Parser::new(field).parse::<List>().ok()? {
+    for member in &Parser::new(bounded(field)?).parse::<List>().ok()? {
         let ListEntry::Item(item) = member else { return None };
         let mut one = SeenWindow::new(item.bare_item.as_string()?.as_str());
         one.remaining(whole(&item.params, "r")??);
@@ -89,7 +89,7 @@ fn parse_windows(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
 }
 
 fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
-    let members = Parser::new(field).parse::<Dictionary>().ok()?;
+    let members = Parser::new(bounded(field)?).parse::<Dictionary>().ok()?;
     let member = |name: &str| match members.get(name) {
         None => Some(None),
         Some(ListEntry::Item(item)) => non_negative(&item.bare_item).map(Some),
@@ -105,7 +105,7 @@ fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
 }
 
 fn parse_policies(field: &[u8]) -> Option<Vec<Policy>> {
-    let members = Parser::new(field).parse::<List>().ok()?;
+    let members = Parser::new(bounded(field)?).parse::<List>().ok()?;
     let policy = |member: &ListEntry| {
         let ListEntry::Item(item) = member else { return None };
         let window_s = whole(&item.params, "w")?;
@@ -219,13 +219,15 @@ fn add_policy(seen: &mut SeenWindows, policy: &Policy) {
     }
 }
 
-/// The field's lines joined; `None` where it is absent or empty. Over the bound it is cut, which breaks its grammar or
-/// loses members that were too many.
+/// The field's lines joined; `None` where it is absent or empty.
 fn field(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
     headers.get(name)?;
-    let mut all = raw::joined(headers, name.as_str());
-    all.truncate(FIELD_BYTES_MAX);
+    let all = raw::joined(headers, name.as_str());
     all.iter().any(|byte| !matches!(byte, b' ' | b'\t')).then_some(all)
+}
+
+fn bounded(field: &[u8]) -> Option<&[u8]> {
+    (field.len() <= FIELD_BYTES_MAX).then_some(field)
 }
 
 fn delta(seconds: u64) -> Reading {

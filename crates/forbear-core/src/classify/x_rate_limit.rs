@@ -22,6 +22,11 @@ pub(super) fn is_generic(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Whether the contract explains this field.
+pub(super) fn is_explained(name: &str, contract: &[LimitHeader]) -> bool {
+    contract.iter().any(|header| starred(name, &header.name).is_some())
+}
+
 /// The windows that the fields tell of.
 pub(super) fn read(
     headers: &HeaderMap,
@@ -61,22 +66,9 @@ impl Field {
         contract.iter().find_map(|header| Self::by_contract(name, header)).or_else(|| Self::generic(name))
     }
 
-    /// A `*` in the contract's name stands for any text, which takes the place of a `*` in its window's name.
     fn by_contract(name: &str, header: &LimitHeader) -> Option<Self> {
-        let window = match header.name.split_once('*') {
-            None if header.name.eq_ignore_ascii_case(name) => header.window.clone(),
-            None => return None,
-            Some((before, after)) => {
-                let any_len = name.len().checked_sub(before.len() + after.len())?;
-                let (start, rest) = name.split_at_checked(before.len())?;
-                let (any, end) = rest.split_at_checked(any_len)?;
-                if !(start.eq_ignore_ascii_case(before) && end.eq_ignore_ascii_case(after)) {
-                    return None;
-                }
-                header.window.replace('*', any.trim_matches('-'))
-            }
-        };
-        Some(Self { part: header.reads, window, format: header.format })
+        let any = starred(name, &header.name)?;
+        Some(Self { part: header.reads, window: header.window.replace('*', any), format: header.format })
     }
 
     fn generic(name: &str) -> Option<Self> {
@@ -97,6 +89,24 @@ impl Field {
         let (window, last) = rest.rsplit_once('-')?;
         field(part_of(last)?, window)
     }
+}
+
+/// What the one `*` of a pattern stands for in `name`, which takes the place of a `*` in the window's name; nothing where
+/// the pattern has none. `None` where the name is another.
+fn starred<'a>(name: &'a str, pattern: &str) -> Option<&'a str> {
+    // Asked of every field of every answer: most differ at once.
+    let (first, expect) = (name.bytes().next()?, pattern.bytes().next()?);
+    if !(first.eq_ignore_ascii_case(&expect) || expect == b'*') {
+        return None;
+    }
+    let Some((before, after)) = pattern.split_once('*') else {
+        return name.eq_ignore_ascii_case(pattern).then_some("");
+    };
+    let any_len = name.len().checked_sub(before.len() + after.len())?;
+    let (start, rest) = name.split_at_checked(before.len())?;
+    let (any, end) = rest.split_at_checked(any_len)?;
+    let fits = start.eq_ignore_ascii_case(before) && end.eq_ignore_ascii_case(after);
+    fits.then_some(any.trim_matches('-'))
 }
 
 fn part_of(word: &str) -> Option<LimitPart> {

@@ -1,0 +1,198 @@
+//! A call comes in: is it one we know, may it be sent at all, now, or when?
+
+use crate::action::live::{Live, Stage};
+use crate::command::{Command, Commands};
+use crate::coordinator::{Coordinator, Write};
+use crate::event::{ActionRequested, Fact, Outcome};
+use crate::ids::ActionId;
+use crate::input::Request;
+use crate::register::{Place, Scope, Turn, WaitReason};
+use crate::time::{Mono, Now};
+
+impl Coordinator {
+    /// The checks in their order: shutting down, cancelled, a repeat of an open write, the journal, the deadline, and
+    /// then the scope's line.
+    pub(crate) fn admit(&mut self, now: Now, request: Box<Request>, out: &mut Commands) {
+        if self.live.contains_key(&request.action) {
+            return;
+        }
+        let deadline = now.mono_at(request.deadline);
+        let live = Live::new(request, now.mono, deadline, Stage::InFlight(crate::ids::AttemptNo(0)));
+        let request = &live.request;
+        if self.draining {
+            return self.refuse(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
+        }
+        if self.durable.cancelled.contains_key(&request.task) {
+            return self.refuse(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
+        }
+        if let Some(twin) = self.open_twin(request, now) {
+            return self.refuse_repeat(now, live, twin, out);
+        }
+        if must_be_durable(request) {
+            if self.gate.frozen().is_some() {
+                let why = "the journal cannot be written, so no write is sent; see /-/ready";
+                return self.refuse(now, live, Outcome::Shed, why, Some(5), out);
+            }
+            if self.store_full {
+                let why = "the store is at store_bytes_max, so no write is sent";
+                return self.refuse(now, live, Outcome::Shed, why, Some(60), out);
+            }
+        }
+        if deadline <= now.mono {
+            return self.refuse(now, live, Outcome::DeadlineExhausted, "its deadline had passed", None, out);
+        }
+        self.line_up(now, live, out);
+    }
+
+    /// Sends at once, waits in line, or ends here.
+    fn line_up(&mut self, now: Now, mut live: Live, out: &mut Commands) {
+        let request = &live.request;
+        let scope = self.scope_mut(now, request);
+        let turn = scope.turn(now.mono);
+        if turn == Turn::Now && !scope.has_due(now.mono) {
+            let action = request.action;
+            if request.body_pending {
+                out.push(Command::ReadBody { action });
+                return;
+            }
+            self.record_if_due(now, &mut live, out);
+            self.take_slot(now, &live.request.scope.clone(), action);
+            self.live.insert(action, live);
+            return self.send(now, action, out);
+        }
+        let (due, reason) = match turn {
+            Turn::At(at, reason) => (at, reason),
+            Turn::WhenFree => (now.mono, WaitReason::Slot),
+            Turn::Now => (now.mono, WaitReason::Pacing),
+        };
+        let delayed = scope.delayed();
+        let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
+        if due >= live.deadline {
+            let why = "its scope opens after its deadline";
+            return self.refuse(now, live, Outcome::DeadlineExhausted, why, None, out);
+        }
+        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
+        if due >= queue_end || request.body_pending {
+            let why = "its scope opens later than a connection should be held";
+            return self.refuse(now, live, Outcome::Deferred, why, Some(seconds), out);
+        }
+        if delayed >= request.limits.max_delayed_requests as usize {
+            let why = "max_delayed_requests of its scope is reached";
+            return self.refuse(now, live, Outcome::Shed, why, Some(seconds), out);
+        }
+        self.record_if_due(now, &mut live, out);
+        let due = match reason {
+            WaitReason::Boundary => due.plus_ms(self.jitter_ms(live.request.action, 1)),
+            _ => due,
+        };
+        let expires = queue_end.min(live.deadline);
+        self.wait(now, live, due, expires, reason, out);
+    }
+
+    /// The open write that this one would repeat, if it brings nothing that keeps it from acting twice.
+    fn open_twin(&self, request: &Request, now: Now) -> Option<ActionId> {
+        if !request.rank.writes() || request.body_pending {
+            return None;
+        }
+        let (id, open) = self.durable.unknown_twin(&request.scope, &request.route, request.content_digest?)?;
+        let key = request.key.as_ref().filter(|k| k.origin != crate::event::KeyOrigin::Made);
+        let open_key = open.requested.key.as_ref();
+        let other_key = key.is_some_and(|k| open_key.is_none_or(|o| o.value != k.value));
+        let other_reference =
+            request.reference.as_deref().is_some_and(|r| open.requested.reference.as_deref() != Some(r));
+        // The same key again, and the provider honours it: a resend cannot act twice.
+        let honoured = key.is_some_and(|k| {
+            k.retention_seconds.is_some_and(|s| open.requested_at.ms_until(now.wall) < s.saturating_mul(900))
+        });
+        if other_key || other_reference || honoured { None } else { Some(id) }
+    }
+
+    /// Intent first: a write is in the journal before it waits or leaves.
+    fn record_if_due(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+        if must_be_durable(&live.request) {
+            self.record(now, live, out);
+        }
+    }
+
+    pub(crate) fn record(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+        if live.recorded {
+            return;
+        }
+        let r = &live.request;
+        let fact = ActionRequested {
+            task: r.task.clone(),
+            run: r.run.clone(),
+            provider: r.provider.clone(),
+            scope: r.scope.clone(),
+            route: r.route.clone(),
+            class: r.class.to_string(),
+            rank: r.rank,
+            content_digest: r.content_digest,
+            content_bytes: r.content_bytes,
+            key: r.key.clone(),
+            deadline: r.deadline,
+            goal: r.goal.as_deref().map(str::to_owned),
+            reference: r.reference.as_deref().map(str::to_owned),
+        };
+        let (action, write) = (r.action, write_for(r));
+        live.recorded = true;
+        let seq = self.emit(now, Some(action), Fact::ActionRequested(Box::new(fact)), write, out);
+        live.last_seq = Some(seq);
+    }
+
+    pub(crate) fn scope_mut(&mut self, now: Now, request: &Request) -> &mut Scope {
+        let closed = || {
+            let record = self.durable.scopes.get(&request.scope)?;
+            record.retry_not_before.filter(|until| *until > now.wall)
+        };
+        if !self.scopes.contains_key(&request.scope) {
+            let mut scope = Scope::new(request.limits);
+            if let Some(until) = closed() {
+                scope.close(now.mono_at(until));
+            }
+            self.bound_scopes(now);
+            self.scopes.insert(request.scope.clone(), scope);
+        }
+        // Present: it was inserted above if it was missing.
+        let scope = self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits));
+        scope.limits = request.limits;
+        scope
+    }
+
+    fn bound_scopes(&mut self, now: Now) {
+        if self.scopes.len() >= crate::durable::SCOPES_MAX {
+            self.scopes.retain(|_, scope| !scope.is_idle(now.mono));
+        }
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        now: Now,
+        mut live: Live,
+        due: Mono,
+        expires: Mono,
+        reason: WaitReason,
+        out: &mut Commands,
+    ) {
+        self.order += 1;
+        let action = live.request.action;
+        let place = Place { due, order: self.order, action };
+        let scope = live.request.scope.clone();
+        live.stage = Stage::Waiting { place, since: now.mono, expires, reason };
+        self.expiries.insert((expires, action));
+        self.live.insert(action, live);
+        if let Some(s) = self.scopes.get_mut(&scope) {
+            s.wait(place);
+        }
+        self.pump(now, &scope, out);
+    }
+}
+
+/// Its intent must be on the disk before its first byte.
+pub(crate) fn must_be_durable(request: &Request) -> bool {
+    request.rank.writes() || request.journal_before
+}
+
+pub(crate) fn write_for(request: &Request) -> Write {
+    if must_be_durable(request) { Write::Ahead } else { Write::Behind }
+}

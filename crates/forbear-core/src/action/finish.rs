@@ -1,0 +1,202 @@
+//! Ends: the one place where an action gets its outcome, and where Forbear's own answers are made.
+
+use crate::action::admit::write_for;
+use crate::action::live::Live;
+use crate::command::{Answer, Command, Commands, SafeNext, Stamp};
+use crate::coordinator::{Coordinator, Write};
+use crate::effect::Effect;
+use crate::event::{ActionFinished, Fact, Outcome, Straight};
+use crate::ids::{ActionId, AttemptNo, Seq};
+use crate::time::{Now, Wall};
+
+impl Coordinator {
+    /// Records the outcome. The live half is gone after this; the slot is the caller's to give back.
+    pub(crate) fn finish(
+        &mut self,
+        now: Now,
+        live: Live,
+        outcome: Outcome,
+        reason: Option<String>,
+        out: &mut Commands,
+    ) -> Seq {
+        let r = &live.request;
+        let straight = (!live.recorded).then(|| Straight {
+            task: r.task.clone(),
+            run: r.run.clone(),
+            scope: r.scope.clone(),
+            route: r.route.clone(),
+            class: r.class.to_string(),
+        });
+        let finished = ActionFinished {
+            outcome,
+            effect: live.effect,
+            attempts: live.sends,
+            waited_ms: live.waited_ms,
+            status: live.last.as_ref().map(|l| l.status),
+            reason,
+            straight,
+        };
+        // A proven end follows from what is already written; an open one must be found again after a crash.
+        let write = if outcome.is_terminal() { Write::Behind } else { Write::Ahead };
+        let action = r.action;
+        let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), write, out);
+        if live.recorded && outcome.is_terminal() && r.rank.writes() {
+            self.gate.after(seq, Command::ForgetContent { action }, out);
+        }
+        seq
+    }
+
+    /// Ends without a further attempt. What this means to the agent depends on what the attempts left behind.
+    pub(crate) fn stop(&mut self, now: Now, mut live: Live, wanted: Outcome, why: &str, out: &mut Commands) {
+        let attempt = AttemptNo(live.tried);
+        self.give_back(now, &mut live, attempt, out);
+        let writes = live.request.rank.writes();
+        if writes && live.effect == Effect::Unknown {
+            return self.leave_unknown(now, live, attempt, why, out);
+        }
+        let never_answered = live.last.is_none();
+        let outcome =
+            if writes && never_answered && wanted == Outcome::BudgetExhausted { Outcome::NotApplied } else { wanted };
+        self.end_with_answer(now, live, outcome, why, None, out);
+    }
+
+    pub(crate) fn defer(&mut self, now: Now, mut live: Live, why: &str, seconds: u64, out: &mut Commands) {
+        let attempt = AttemptNo(live.tried);
+        self.give_back(now, &mut live, attempt, out);
+        self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
+    }
+
+    /// A call that is refused before anything was sent.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Now,
+        live: Live,
+        outcome: Outcome,
+        why: &str,
+        retry_after_seconds: Option<u64>,
+        out: &mut Commands,
+    ) {
+        self.end_with_answer(now, live, outcome, why, retry_after_seconds, out);
+    }
+
+    /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
+    pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Live, open: ActionId, out: &mut Commands) {
+        live.effect = Effect::Unknown;
+        let mut answer =
+            self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown");
+        answer.about = open;
+        answer.sent = true;
+        let action = live.request.action;
+        live.effect = Effect::NotApplied;
+        self.finish(now, live, Outcome::Denied, Some(format!("repeats {open}, whose effect is unknown")), out);
+        out.push(Command::Answer { action, answer: Box::new(answer) });
+    }
+
+    /// Nobody knows whether it was done: the action stays open, and the agent is told all that is known.
+    pub(crate) fn leave_unknown(&mut self, now: Now, live: Live, attempt: AttemptNo, why: &str, out: &mut Commands) {
+        let action = live.request.action;
+        let answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
+        let fact = Fact::ReconciliationRequired { attempt, reason: why.to_owned() };
+        self.emit(now, Some(action), fact, Write::Ahead, out);
+        let here = live.agent_here;
+        let seq = self.finish(now, live, Outcome::OutcomeUnknown, Some(why.to_owned()), out);
+        if here {
+            self.gate.after(seq, Command::Answer { action, answer: Box::new(answer) }, out);
+        }
+    }
+
+    fn end_with_answer(
+        &mut self,
+        now: Now,
+        live: Live,
+        outcome: Outcome,
+        why: &str,
+        retry_after_seconds: Option<u64>,
+        out: &mut Commands,
+    ) {
+        let action = live.request.action;
+        let mut answer = self.answer_of(now, &live, outcome, why);
+        answer.retry_after_seconds = retry_after_seconds;
+        let here = live.agent_here;
+        self.finish(now, live, outcome, Some(why.to_owned()), out);
+        if here {
+            out.push(Command::Answer { action, answer: Box::new(answer) });
+        }
+    }
+
+    pub(crate) fn answer_of(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {
+        let writes = live.request.rank.writes();
+        let provider_status = live.last.as_ref().map(|l| l.status);
+        let next = self.scopes.get(&live.request.scope).and_then(|s| crate::register::closed_wall(s, now));
+        let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.until);
+        Answer {
+            status: http_status(outcome, writes, provider_status),
+            stamp: Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms },
+            sent: live.sends > 0,
+            answered: live.last.is_some(),
+            effect: live.effect,
+            provider_status,
+            provider_code: live.last.as_ref().and_then(|l| l.classification.code.clone()),
+            next_allowed_at: later_than(now.wall, next.into_iter().chain(own).max()),
+            retry_after_seconds: None,
+            about: live.request.action,
+            reason: why.to_owned(),
+            safe_next: safe_next(live, outcome),
+        }
+    }
+
+    /// A charged retry that never left costs nothing.
+    pub(crate) fn give_back(&mut self, now: Now, live: &mut Live, attempt: AttemptNo, out: &mut Commands) {
+        let Some(wait_ms) = live.charged_wait_ms.take() else { return };
+        let fact = Fact::RetryReturned {
+            attempt,
+            scope: live.request.scope.clone(),
+            task: live.request.task.clone(),
+            wait_ms,
+        };
+        let write = write_for(&live.request);
+        let seq = self.emit(now, Some(live.request.action), fact, write, out);
+        live.last_seq = Some(seq);
+    }
+}
+
+fn later_than(now: Wall, at: Option<Wall>) -> Option<Wall> {
+    at.filter(|at| *at > now)
+}
+
+/// The table of DESIGN section 5. 409, 502 and 503 are never ours: clients repeat them.
+fn http_status(outcome: Outcome, writes: bool, provider: Option<u16>) -> u16 {
+    match outcome {
+        Outcome::Shed | Outcome::Deferred => 429,
+        Outcome::Cancelled => 410,
+        Outcome::Denied => 403,
+        Outcome::OutcomeUnknown | Outcome::NotApplied => 422,
+        Outcome::DeadlineExhausted if writes => 422,
+        Outcome::DeadlineExhausted => 504,
+        Outcome::BudgetExhausted | Outcome::Succeeded | Outcome::Rejected | Outcome::StreamIncomplete => match provider
+        {
+            Some(status) if !writes || !matches!(status, 408 | 409 | 500..=599) => status,
+            _ if writes => 422,
+            _ => 504,
+        },
+    }
+}
+
+fn safe_next(live: &Live, outcome: Outcome) -> Vec<SafeNext> {
+    let agent_key = live
+        .request
+        .key
+        .as_ref()
+        .is_some_and(|k| k.retention_seconds.is_some() && k.origin != crate::event::KeyOrigin::Made);
+    match outcome {
+        Outcome::OutcomeUnknown if agent_key => {
+            vec![SafeNext::WatchAction, SafeNext::LookUp, SafeNext::CallAgainSameKey]
+        }
+        Outcome::OutcomeUnknown => vec![SafeNext::WatchAction, SafeNext::LookUp],
+        Outcome::Shed | Outcome::Deferred | Outcome::NotApplied => vec![SafeNext::CallAgain],
+        Outcome::BudgetExhausted | Outcome::DeadlineExhausted => vec![SafeNext::CallAgain, SafeNext::AskPerson],
+        Outcome::Cancelled | Outcome::Denied => vec![SafeNext::AskPerson],
+        Outcome::Rejected => vec![SafeNext::ChangeRequest],
+        Outcome::Succeeded | Outcome::StreamIncomplete => Vec::new(),
+    }
+}

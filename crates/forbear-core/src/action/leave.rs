@@ -1,0 +1,108 @@
+//! Leaving on purpose: an agent that hung up, a cancelled task, a shutdown, and a journal that cannot be written.
+//!
+//! What is in line goes; a read on the wire is cancelled upstream; a write on the wire is followed to its end, because
+//! cancelling it would only hide what it did.
+
+use crate::action::live::{Live, Stage};
+use crate::command::{Command, Commands};
+use crate::coordinator::{Coordinator, Write};
+use crate::event::{Fact, Outcome};
+use crate::ids::{ActionId, TaskId};
+use crate::time::Now;
+
+impl Coordinator {
+    pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(live) = self.live.get_mut(&action) else { return };
+        live.agent_here = false;
+        self.withdraw(now, action, "client_cancelled: the agent left", out);
+    }
+
+    pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
+        let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
+        debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
+        let of_task = self.live.values().filter(|l| l.request.task == *task);
+        let actions: Vec<ActionId> = of_task.map(|l| l.request.action).collect();
+        for action in actions {
+            self.withdraw(now, action, "its task was cancelled", out);
+        }
+    }
+
+    fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
+        let Some(live) = self.live.get_mut(&action) else { return };
+        match live.stage {
+            Stage::Waiting { .. } => {
+                if let Some(mut live) = self.live.remove(&action) {
+                    self.unline(now, &mut live);
+                    self.stop(now, live, Outcome::Cancelled, why, out);
+                }
+            }
+            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
+            Stage::InFlight(attempt) => {
+                if let Some(live) = self.live.remove(&action) {
+                    let scope = live.request.scope.clone();
+                    out.push(Command::CancelUpstream { action, attempt });
+                    self.stop(now, live, Outcome::Cancelled, why, out);
+                    self.free_slot(now, &scope, out);
+                }
+            }
+            // The body's end is reported by whoever relays it.
+            Stage::Relaying(attempt) => out.push(Command::CancelUpstream { action, attempt }),
+        }
+    }
+
+    pub(crate) fn drain(&mut self, now: Now, out: &mut Commands) {
+        self.draining = true;
+        for action in self.waiting() {
+            if let Some(mut live) = self.live.remove(&action) {
+                self.unline(now, &mut live);
+                let why = "Forbear is shutting down";
+                if live.first_refusal.is_some() {
+                    self.stop(now, live, Outcome::BudgetExhausted, why, out);
+                } else {
+                    self.defer(now, live, why, 1, out);
+                }
+            }
+        }
+    }
+
+    /// The append failed: what was held will never be safe to send, and is told so; answers that are true are given.
+    pub(crate) fn freeze(&mut self, now: Now, why: String, out: &mut Commands) {
+        if self.gate.frozen().is_some() {
+            return;
+        }
+        for command in self.gate.freeze(why) {
+            match command {
+                Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, out),
+                // Deleting what the journal may still need is the one thing that must not happen now.
+                Command::ForgetContent { .. } => {}
+                truth => out.push(truth),
+            }
+        }
+        for action in self.waiting() {
+            let durable = |l: &Live| l.recorded && l.request.rank.writes();
+            if self.live.get(&action).is_some_and(durable)
+                && let Some(mut live) = self.live.remove(&action)
+            {
+                self.unline(now, &mut live);
+                self.stop_unjournaled(now, live, out);
+            }
+        }
+    }
+
+    fn never_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(live) = self.live.remove(&action) else { return };
+        let scope = live.request.scope.clone();
+        self.stop_unjournaled(now, live, out);
+        self.free_slot(now, &scope, out);
+    }
+
+    pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Live, out: &mut Commands) {
+        let why = "the journal cannot be written, so it was not sent; see /-/ready";
+        self.stop(now, live, Outcome::Shed, why, out);
+    }
+
+    fn waiting(&self) -> Vec<ActionId> {
+        let waiting = self.live.values().filter(|l| matches!(l.stage, Stage::Waiting { .. }));
+        waiting.map(|l| l.request.action).collect()
+    }
+}

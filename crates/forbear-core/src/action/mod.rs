@@ -1,0 +1,11 @@
+//! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
+//! an attempt, `admit`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to.
+
+pub mod live;
+pub mod verdict;
+
+mod admit;
+mod finish;
+mod leave;
+mod result;
+mod send;

@@ -1,0 +1,203 @@
+//! An attempt came back: what it proves, what the register learns, and what follows.
+
+use crate::action::admit::write_for;
+use crate::action::live::{LastAnswer, Live, Stage};
+use crate::action::verdict::{Situation, Verdict, verdict};
+use crate::command::{Command, Commands, Stamp};
+use crate::coordinator::{Coordinator, Write};
+use crate::durable::fold;
+use crate::effect::{Answer, Effect, Evidence, effect};
+use crate::event::{ActionResult, Fact, Outcome};
+use crate::ids::{ActionId, AttemptNo, Seq};
+use crate::input::{BodyEnd, Report};
+use crate::policy::Rank;
+use crate::time::Now;
+
+impl Coordinator {
+    pub(crate) fn result(
+        &mut self,
+        now: Now,
+        action: ActionId,
+        attempt: AttemptNo,
+        report: Report,
+        out: &mut Commands,
+    ) {
+        // A result of an attempt that is not on the wire (late, twice, of a cancelled action) proves nothing new.
+        if self.live.get(&action).is_none_or(|l| l.stage != Stage::InFlight(attempt)) {
+            return;
+        }
+        let Some(mut live) = self.live.remove(&action) else { return };
+        let result_seq = self.learn(now, &mut live, attempt, &report, out);
+        let live = live;
+        let next = self.judge(now, &live, &report);
+        self.close_scope(now, &live, out);
+        self.follow(now, live, attempt, next, result_seq, out);
+    }
+
+    /// Counts the attempt, folds its effect, and records it where there is anything to record.
+    fn learn(
+        &mut self,
+        now: Now,
+        live: &mut Live,
+        attempt: AttemptNo,
+        report: &Report,
+        out: &mut Commands,
+    ) -> Option<Seq> {
+        let seen = report.answer.as_ref();
+        let said = seen.map(|h| Answer {
+            status: h.status,
+            kind: h.classification.kind,
+            before_work: h.classification.before_work,
+        });
+        let this = effect(report.evidence, said);
+        live.effect = fold(live.effect, this);
+        match report.evidence {
+            // A charge whose attempt never left goes back, once that is in the journal.
+            Evidence::NotSent => {}
+            Evidence::Refused => live.charged_wait_ms = None,
+            _ => {
+                live.sends += 1;
+                live.charged_wait_ms = None;
+            }
+        }
+        let straight = live.tried == 1 && seen.is_some_and(|h| h.classification.kind == crate::classify::Kind::Success);
+        if let Some(head) = seen {
+            let windows = &head.classification.windows;
+            if !windows.is_empty()
+                && let Some(scope) = self.scopes.get_mut(&live.request.scope)
+            {
+                scope.windows.clone_from(windows);
+            }
+            live.last = Some(LastAnswer { status: head.status, classification: head.classification.clone() });
+        }
+        if !live.recorded && straight {
+            return None;
+        }
+        let first = !live.recorded;
+        self.record(now, live, out);
+        let write = write_for(&live.request);
+        if first {
+            // A read enters the journal with its first refusal; its send is told with it.
+            self.emit(now, Some(live.request.action), Fact::ActionSent { attempt }, write, out);
+        }
+        let result = ActionResult {
+            attempt,
+            evidence: report.evidence,
+            effect: this,
+            status: seen.map(|h| h.status),
+            classification: seen.map(|h| Box::new(h.classification.clone())),
+            transport: report.transport.clone(),
+        };
+        let seq = self.emit(now, Some(live.request.action), Fact::ActionResult(Box::new(result)), write, out);
+        if report.evidence == Evidence::NotSent && live.charged_wait_ms.is_some() {
+            self.give_back(now, live, attempt, out);
+        }
+        live.last_seq = Some(seq);
+        Some(seq)
+    }
+
+    fn judge(&self, now: Now, live: &Live, report: &Report) -> Verdict {
+        verdict(Situation {
+            rank: live.request.rank,
+            rule: &live.request.rule,
+            evidence: report.evidence,
+            answer: report.answer.as_ref(),
+            effect: live.effect,
+            sends: live.sends,
+            unsent: live.unsent,
+            unknown_resends: live.unknown_resends,
+            key_honoured: live.key_honoured(now.mono),
+            repeatable: live.request.repeatable,
+            replayable: live.request.replayable,
+            follow_only: live.follow_only.is_some() || self.draining,
+        })
+    }
+
+    fn follow(
+        &mut self,
+        now: Now,
+        mut live: Live,
+        attempt: AttemptNo,
+        next: Verdict,
+        result_seq: Option<Seq>,
+        out: &mut Commands,
+    ) {
+        let scope = live.request.scope.clone();
+        match next {
+            Verdict::Relay(outcome) => {
+                let action = live.request.action;
+                live.stage = Stage::Relaying(attempt);
+                let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
+                let relay = Command::Relay { action, attempt, stamp };
+                match result_seq {
+                    // The agent must not know more of an uncertain write than the journal does.
+                    Some(seq) if live.request.rank == Rank::UncertainWrite => self.gate.after(seq, relay, out),
+                    _ => out.push(relay),
+                }
+                self.live.insert(action, live);
+                return;
+            }
+            Verdict::Retry(why) => {
+                self.release_only(&live);
+                if live.last.is_none() || live.effect == Effect::Unknown {
+                    live.unknown_resends += u32::from(live.effect == Effect::Unknown);
+                    live.unsent += u32::from(live.effect == Effect::NotApplied);
+                }
+                self.plan_retry(now, live, why, out);
+            }
+            Verdict::Unknown(why) => {
+                self.release_only(&live);
+                self.leave_unknown(now, live, attempt, why, out);
+            }
+            Verdict::Stop(why) => {
+                self.release_only(&live);
+                self.stop(now, live, Outcome::BudgetExhausted, why, out);
+            }
+        }
+        self.pump(now, &scope, out);
+    }
+
+    fn release_only(&mut self, live: &Live) {
+        if let Some(s) = self.scopes.get_mut(&live.request.scope) {
+            s.give_slot();
+        }
+    }
+
+    /// The relayed body ended.
+    pub(crate) fn ended(&mut self, now: Now, action: ActionId, attempt: AttemptNo, end: BodyEnd, out: &mut Commands) {
+        if self.live.get(&action).is_none_or(|l| l.stage != Stage::Relaying(attempt)) {
+            return;
+        }
+        let Some(mut live) = self.live.remove(&action) else { return };
+        let scope = live.request.scope.clone();
+        let succeeded = live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success);
+        let (outcome, reason) = match end {
+            BodyEnd::Complete if succeeded => (Outcome::Succeeded, None),
+            BodyEnd::Complete => (Outcome::Rejected, None),
+            BodyEnd::Cut(what) if succeeded && live.request.rank.writes() => {
+                self.cut_write(now, &mut live, attempt, &what, out);
+                (Outcome::OutcomeUnknown, Some(what))
+            }
+            BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
+            BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
+        };
+        self.finish(now, live, outcome, reason, out);
+        self.free_slot(now, &scope, out);
+    }
+
+    /// A write's answer was cut: whether it was done is open again.
+    fn cut_write(&mut self, now: Now, live: &mut Live, attempt: AttemptNo, what: &str, out: &mut Commands) {
+        live.effect = Effect::Unknown;
+        let result = ActionResult {
+            attempt,
+            evidence: Evidence::AnsweredPartially,
+            effect: Effect::Unknown,
+            status: live.last.as_ref().map(|l| l.status),
+            classification: None,
+            transport: Some(what.to_owned()),
+        };
+        self.emit(now, Some(live.request.action), Fact::ActionResult(Box::new(result)), Write::Ahead, out);
+        let fact = Fact::ReconciliationRequired { attempt, reason: what.to_owned() };
+        self.emit(now, Some(live.request.action), fact, Write::Ahead, out);
+    }
+}

@@ -1,0 +1,320 @@
+//! Leaving: slots, the order of a scope's line, the plan of a retry and its budgets.
+
+use crate::action::admit::{must_be_durable, write_for};
+use crate::action::live::{Live, Stage};
+use crate::backoff;
+use crate::classify::{BoundarySource, Kind};
+use crate::command::{Command, Commands, Dispatch};
+use crate::coordinator::Coordinator;
+use crate::effect::{Effect, Evidence};
+use crate::event::{ActionResult, Fact, Outcome};
+use crate::ids::{ActionId, AttemptNo, ScopeId};
+use crate::policy::Rank;
+use crate::register::{Place, Turn, WaitReason};
+use crate::time::{Mono, Now};
+
+/// How long a decision to send stays good: dialling and handshakes fit in, a suspended machine does not.
+const SEND_WINDOW_MS: u64 = 15_000;
+
+/// What each draw of jitter is for, so that no two are the same draw.
+const PURPOSE_BOUNDARY: u64 = 2;
+const PURPOSE_GAP: u64 = 3;
+
+impl Coordinator {
+    pub(crate) fn jitter_ms(&self, action: ActionId, attempt: u32) -> u64 {
+        let max = self.settings.pacing.jitter_ms;
+        backoff::uniform(self.seed, action, AttemptNo(attempt), PURPOSE_BOUNDARY, max)
+    }
+
+    fn gap(&self) -> impl Fn(ActionId, u32) -> u64 + use<> {
+        let (pacing, seed) = (self.settings.pacing, self.seed);
+        move |action, release| {
+            let jitter = backoff::uniform(seed, action, AttemptNo(release), PURPOSE_GAP, pacing.jitter_ms);
+            pacing.release_gap_ms.saturating_add(jitter)
+        }
+    }
+
+    pub(crate) fn take_slot(&mut self, now: Now, scope: &ScopeId, action: ActionId) {
+        let gap = self.gap();
+        if let Some(s) = self.scopes.get_mut(scope) {
+            s.take(now.mono, action, gap);
+        }
+    }
+
+    /// Its slot is taken: the next attempt goes out, after its intent is durable where that is due.
+    pub(crate) fn send(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(live) = self.live.get_mut(&action) else { return };
+        live.tried += 1;
+        let attempt = AttemptNo(live.tried);
+        live.stage = Stage::InFlight(attempt);
+        let dispatch = Command::Dispatch(Dispatch {
+            action,
+            attempt,
+            send_not_after: now.mono.plus_ms(SEND_WINDOW_MS).min(live.deadline),
+            give_up_at: live.deadline,
+            fresh_connection: live.request.rank == Rank::UncertainWrite,
+        });
+        if !live.recorded {
+            out.push(dispatch);
+            return;
+        }
+        let (write, retry) = (write_for(&live.request), live.tried > 1);
+        if retry {
+            let fact = Fact::RetryStarted { attempt, retry_started_at: now.wall };
+            self.emit(now, Some(action), fact, write, out);
+        }
+        let seq = self.emit(now, Some(action), Fact::ActionSent { attempt }, write, out);
+        if write == crate::coordinator::Write::Ahead {
+            self.gate.after(seq, dispatch, out);
+        } else {
+            out.push(dispatch);
+        }
+    }
+
+    /// Lets out of a scope's line whoever may leave now, and notes when to look again.
+    pub(crate) fn pump(&mut self, now: Now, scope: &ScopeId, out: &mut Commands) {
+        let gap = self.gap();
+        while let Some(place) = self.scopes.get_mut(scope).and_then(|s| s.release(now.mono, &gap)) {
+            let Some(live) = self.live.get_mut(&place.action) else { continue };
+            if let Stage::Waiting { since, expires, .. } = live.stage {
+                live.waited_ms += now.mono.ms_since(since);
+                self.expiries.remove(&(expires, place.action));
+            }
+            self.send(now, place.action, out);
+        }
+        self.note_look(now, scope);
+    }
+
+    fn note_look(&mut self, now: Now, scope: &ScopeId) {
+        let next = self.scopes.get(scope).and_then(|s| s.next_look(now.mono));
+        let old = match next {
+            Some(next) => self.next_look.insert(scope.clone(), next),
+            None => self.next_look.remove(scope),
+        };
+        if let Some((at, _)) = old {
+            self.looks.remove(&(at, scope.clone()));
+        }
+        if let Some((at, _)) = next {
+            self.looks.insert((at, scope.clone()));
+        }
+    }
+
+    pub(crate) fn free_slot(&mut self, now: Now, scope: &ScopeId, out: &mut Commands) {
+        if let Some(s) = self.scopes.get_mut(scope) {
+            s.give_slot();
+        }
+        self.pump(now, scope, out);
+    }
+
+    /// Time passed: who gives up, and whose turn it is.
+    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
+        while let Some((at, action)) = self.expiries.first().copied().filter(|(at, _)| *at <= now.mono) {
+            self.expiries.remove(&(at, action));
+            self.expire(now, action, out);
+        }
+        while let Some((at, scope)) = self.looks.first().cloned().filter(|(at, _)| *at <= now.mono) {
+            self.looks.remove(&(at, scope.clone()));
+            self.next_look.remove(&scope);
+            self.pump(now, &scope, out);
+        }
+    }
+
+    /// Takes a waiting action out of its line.
+    pub(crate) fn unline(&mut self, now: Now, live: &mut Live) {
+        let Stage::Waiting { place, since, expires, .. } = live.stage else { return };
+        live.waited_ms += now.mono.ms_since(since);
+        self.expiries.remove(&(expires, live.request.action));
+        if let Some(s) = self.scopes.get_mut(&live.request.scope) {
+            s.leave(&place);
+        }
+        self.note_look(now, &live.request.scope.clone());
+    }
+
+    /// Plans the next attempt: its instant, its reason, and whether every budget bears it. A wait that does not fit
+    /// ends now instead of sleeping first.
+    pub(crate) fn plan_retry(&mut self, now: Now, mut live: Live, why: &'static str, out: &mut Commands) {
+        if self.gate.frozen().is_some() && must_be_durable(&live.request) {
+            return self.stop_unjournaled(now, live, out);
+        }
+        let action = live.request.action;
+        let first_refusal = *live.first_refusal.get_or_insert(now.mono);
+        let closed = self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono));
+        let (due, reason) = self.due(now, &live, closed);
+        let wait_ms = due.ms_since(now.mono);
+        let rule = &live.request.rule;
+        let wait_end = first_refusal.plus_ms(rule.max_wait_seconds.saturating_mul(1_000));
+        if let Some(over) = self.over_budget(now, &live, due, wait_end, wait_ms) {
+            return self.stop(now, live, Outcome::BudgetExhausted, over, out);
+        }
+        if due >= live.deadline {
+            return self.stop(now, live, Outcome::DeadlineExhausted, "the wait would pass its deadline", out);
+        }
+        let attempt = AttemptNo(live.tried + 1);
+        let fact = Fact::RetryScheduled {
+            attempt,
+            scheduled_retry_at: now.wall_at(due),
+            retry_not_before: closed.map(|c| now.wall_at(c)),
+            reason: format!("{why}; waits for {}", reason.as_str()),
+            scope: live.request.scope.clone(),
+            task: live.request.task.clone(),
+            wait_ms,
+        };
+        let write = write_for(&live.request);
+        live.charged_wait_ms = Some(wait_ms);
+        let seq = self.emit(now, Some(action), fact, write, out);
+        live.last_seq = Some(seq);
+        let expires = wait_end.min(live.deadline);
+        self.wait(now, live, due, expires, reason, out);
+    }
+
+    /// The instant of the next attempt: never before the boundary, jitter only on top.
+    fn due(&self, now: Now, live: &Live, closed: Option<Mono>) -> (Mono, WaitReason) {
+        let (action, attempt) = (live.request.action, AttemptNo(live.tried));
+        let floor = self.settings.backoff.floor_ms;
+        // What the provider said to this call alone, where it did not close the scope.
+        let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.wait_ms.max(floor));
+        let told = own.map(|ms| now.mono.plus_ms(ms));
+        if let Some(boundary) = closed.into_iter().chain(told).max() {
+            return (boundary.plus_ms(self.jitter_ms(action, attempt.0)), WaitReason::Boundary);
+        }
+        let retry = live.tried.max(1);
+        let wait = backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry);
+        (now.mono.plus_ms(wait), WaitReason::Backoff)
+    }
+
+    fn over_budget(&self, now: Now, live: &Live, due: Mono, wait_end: Mono, wait_ms: u64) -> Option<&'static str> {
+        let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
+        let task = self.settings.task;
+        let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
+        if due > wait_end {
+            Some("the wait is longer than max_wait_seconds of its class")
+        } else if spent.retries >= task.max_retries {
+            Some("its task has used max_retries")
+        } else if spent.wait_ms.saturating_add(wait_ms) > task.max_wait_seconds.saturating_mul(1_000) {
+            Some("its task has used max_wait_seconds")
+        } else if scope_retries >= live.request.limits.max_retries_per_minute as usize {
+            Some("its scope has used max_retries_per_minute")
+        } else {
+            None
+        }
+    }
+
+    /// The scope closed between the decision and the first byte: back into the line, with nothing spent.
+    pub(crate) fn hold_back(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) {
+        let Some(mut live) = self.live.remove(&action) else { return };
+        let scope = live.request.scope.clone();
+        let closed = self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).unwrap_or(now.mono);
+        if live.recorded {
+            let result = ActionResult {
+                attempt,
+                evidence: Evidence::NotSent,
+                effect: Effect::NotApplied,
+                status: None,
+                classification: None,
+                transport: Some("held back: its scope closed before the first byte".into()),
+            };
+            let write = write_for(&live.request);
+            let seq = self.emit(now, Some(action), Fact::ActionResult(Box::new(result)), write, out);
+            live.last_seq = Some(seq);
+        }
+        if let Some(s) = self.scopes.get_mut(&scope) {
+            s.give_slot();
+        }
+        let start = live.first_refusal.unwrap_or(live.came);
+        let rule = &live.request.rule;
+        let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
+        let expires = start.plus_ms(seconds.saturating_mul(1_000)).min(live.deadline);
+        let due = closed.plus_ms(self.jitter_ms(action, attempt.0));
+        if due >= expires {
+            self.give_up(now, live, out);
+            return self.pump(now, &scope, out);
+        }
+        self.wait(now, live, due, expires, WaitReason::Boundary, out);
+    }
+
+    /// Closes a scope for an answer's boundary, or for a refusal without one as long as the refused call backs off.
+    pub(crate) fn close_scope(&mut self, now: Now, live: &Live, out: &mut Commands) {
+        let Some(last) = &live.last else { return };
+        let c = &last.classification;
+        let refusal = matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
+        let register = |b: &&crate::classify::Boundary| {
+            matches!(b.source, BoundarySource::RateLimit | BoundarySource::LimitHeader)
+        };
+        let boundary = c.boundary.as_ref().filter(|b| refusal || (c.kind == Kind::Success && register(b)));
+        let scope = live.request.scope.clone();
+        let until = match boundary {
+            Some(b) if c.kind == Kind::Success && b.wait_ms == 0 => return,
+            Some(b) => now.mono.plus_ms(b.wait_ms.max(self.settings.backoff.floor_ms)),
+            // A throttle that names no instant still speaks for everybody who shares the quota.
+            None if c.kind == Kind::Throttled => {
+                let (action, attempt) = (live.request.action, AttemptNo(live.tried));
+                now.mono.plus_ms(backoff::wait_ms(
+                    &self.settings.backoff,
+                    self.seed,
+                    action,
+                    attempt,
+                    live.tried.max(1),
+                ))
+            }
+            None => return,
+        };
+        let Some(s) = self.scopes.get_mut(&scope) else { return };
+        if s.closed_until(now.mono).is_some_and(|c| c >= until) {
+            return;
+        }
+        s.close(until);
+        let reason = match boundary {
+            Some(b) => format!("{}: {}", c.rule, b.reading),
+            None => format!("{}: uncertain_boundary", c.rule),
+        };
+        let update = crate::event::ScopeUpdated {
+            scope: scope.clone(),
+            retry_not_before: Some(now.wall_at(until)),
+            boundary: boundary.cloned(),
+            windows: c.windows.clone(),
+            reason,
+        };
+        self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);
+        self.end_hopeless(now, &scope, until, out);
+        self.note_look(now, &scope);
+    }
+
+    /// Those in line whose waiting ends before the scope opens again are told now.
+    fn end_hopeless(&mut self, now: Now, scope: &ScopeId, until: Mono, out: &mut Commands) {
+        let Some(s) = self.scopes.get(scope) else { return };
+        let hopeless: Vec<Place> = s
+            .line()
+            .filter(|p| {
+                let stage = self.live.get(&p.action).map(|l| l.stage);
+                matches!(stage, Some(Stage::Waiting { expires, .. }) if expires <= until)
+            })
+            .copied()
+            .collect();
+        for place in hopeless {
+            self.expire(now, place.action, out);
+        }
+    }
+
+    /// A waiting action ends because it cannot be sent in time.
+    fn expire(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(mut live) = self.live.remove(&action) else { return };
+        self.unline(now, &mut live);
+        self.give_up(now, live, out);
+    }
+
+    fn give_up(&mut self, now: Now, live: Live, out: &mut Commands) {
+        let opens = self.scopes.get(&live.request.scope).map(|s| s.turn(now.mono));
+        let at_opening = match opens {
+            Some(Turn::At(at, _)) => at,
+            _ => now.mono,
+        };
+        if live.deadline <= at_opening.max(now.mono) {
+            return self.stop(now, live, Outcome::DeadlineExhausted, "its deadline comes before its turn", out);
+        }
+        if live.first_refusal.is_some() {
+            return self.stop(now, live, Outcome::BudgetExhausted, "its waiting budget ends before its turn", out);
+        }
+        let seconds = at_opening.ms_since(now.mono).div_ceil(1_000).max(1);
+        self.defer(now, live, "its turn comes later than a connection should be held", seconds, out);
+    }
+}

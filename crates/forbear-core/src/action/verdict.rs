@@ -1,0 +1,255 @@
+//! What follows an attempt: a pure function of what the attempt showed and of what the class allows. It does not look
+//! at budgets of time and task; [`super::send`] asks those when it plans the wait.
+//!
+//! It promises: a write whose effect is unknown is never sent again without a key that the provider honours or a route
+//! that is declared repeatable.
+
+use crate::classify::Kind;
+use crate::effect::{Effect, Evidence};
+use crate::event::Outcome;
+use crate::input::HeadSeen;
+use crate::policy::{ClassRule, Rank};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    pub rank: Rank,
+    pub rule: &'a ClassRule,
+    pub evidence: Evidence,
+    pub answer: Option<&'a HeadSeen>,
+    /// What all attempts leave open, this one included.
+    pub effect: Effect,
+    /// Attempts that left, this one included if it did.
+    pub sends: u32,
+    pub unsent: u32,
+    pub unknown_resends: u32,
+    pub key_honoured: bool,
+    pub repeatable: bool,
+    /// The body can be sent again.
+    pub replayable: bool,
+    /// Nobody waits any more: no further attempt.
+    pub follow_only: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The provider's answer goes to the agent.
+    Relay(Outcome),
+    /// Another attempt, if its wait fits the budgets.
+    Retry(&'static str),
+    /// The effect is unknown and must not be risked twice.
+    Unknown(&'static str),
+    /// No further attempt is allowed.
+    Stop(&'static str),
+}
+
+#[must_use]
+pub fn verdict(s: Situation<'_>) -> Verdict {
+    match s.answer {
+        Some(answer) => answered(s, answer),
+        None => unanswered(s),
+    }
+}
+
+fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
+    let c = &answer.classification;
+    if c.kind == Kind::Success {
+        return Verdict::Relay(Outcome::Succeeded);
+    }
+    let listed = s.rule.retry_statuses.contains(&answer.status)
+        || (c.kind == Kind::Throttled && s.rule.retry_statuses.contains(&429))
+        || (c.kind == Kind::InProgress && s.key_honoured);
+    let wanted = match (c.kind, c.should_retry) {
+        // The provider's own word, and what no repeat can mend.
+        (_, Some(false)) | (Kind::Exhausted | Kind::Disguised, _) => false,
+        // Advice does not make a write safe that nothing else allows to repeat.
+        (_, Some(true)) => listed || s.key_honoured || !s.rank.writes(),
+        (Kind::Rejected | Kind::Conflict, None) => false,
+        _ => listed,
+    };
+    let open = s.rank.writes() && s.effect == Effect::Unknown;
+    if open && !may_repeat_unknown(s) {
+        return Verdict::Unknown("the answer leaves open whether it was done");
+    }
+    if wanted {
+        if let Some(why) = exhausted(s) {
+            return if open { Verdict::Unknown(why) } else { Verdict::Stop(why) };
+        }
+        return Verdict::Retry(if open { "same key: the provider honours it" } else { "status allows a retry" });
+    }
+    // A refusal of a resend with an honoured key is the provider's word on the action itself.
+    let settled = matches!(c.kind, Kind::Rejected | Kind::Conflict) && s.key_honoured;
+    if open && !settled {
+        return Verdict::Unknown("the answer leaves open whether it was done");
+    }
+    Verdict::Relay(Outcome::Rejected)
+}
+
+fn unanswered(s: Situation<'_>) -> Verdict {
+    let open = s.rank.writes() && s.effect == Effect::Unknown;
+    if matches!(s.evidence, Evidence::NotSent | Evidence::Refused) {
+        if open && !may_repeat_unknown(s) {
+            return Verdict::Unknown("an earlier attempt may have been done");
+        }
+        if s.follow_only || !s.replayable || s.unsent >= s.rule.unsent_resends {
+            let why = "the provider could not be reached";
+            return if open { Verdict::Unknown(why) } else { Verdict::Stop(why) };
+        }
+        return Verdict::Retry("proven not processed");
+    }
+    if s.rank.writes() {
+        if !may_repeat_unknown(s) {
+            return Verdict::Unknown("the request left and no answer came");
+        }
+        return match exhausted(s) {
+            Some(why) => Verdict::Unknown(why),
+            None => Verdict::Retry("same key: the provider honours it"),
+        };
+    }
+    // A second inference costs again, though it harms nothing: so many, and said.
+    if s.rank == Rank::Inference && s.unknown_resends >= s.rule.unknown_resends {
+        return Verdict::Stop("no answer came, and a resend may cost twice");
+    }
+    match exhausted(s) {
+        Some(why) => Verdict::Stop(why),
+        None => Verdict::Retry("no answer came to a call without lasting effect"),
+    }
+}
+
+const fn may_repeat_unknown(s: Situation<'_>) -> bool {
+    matches!(s.rank, Rank::IdempotentWrite) && (s.key_honoured || s.repeatable)
+}
+
+const fn exhausted(s: Situation<'_>) -> Option<&'static str> {
+    if s.follow_only {
+        Some("nobody waits for it any more")
+    } else if s.sends >= s.rule.max_attempts {
+        Some("all attempts of its class are used")
+    } else if !s.replayable {
+        Some("its body was over the replay cap and could be sent only once")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::Classification;
+
+    fn rule(max_attempts: u32, statuses: &[u16]) -> ClassRule {
+        ClassRule {
+            rank: None,
+            max_attempts,
+            max_wait_seconds: 90,
+            retry_statuses: statuses.to_vec(),
+            unknown_resends: 1,
+            unsent_resends: 2,
+            max_queue_seconds: 60,
+            deadline_seconds: 900,
+        }
+    }
+
+    fn head(status: u16, kind: Kind) -> HeadSeen {
+        let classification = Classification {
+            kind,
+            rule: "test".into(),
+            before_work: false,
+            boundary: None,
+            windows: vec![],
+            should_retry: None,
+            malformed: vec![],
+            contradictions: vec![],
+            code: None,
+        };
+        HeadSeen { status, classification }
+    }
+
+    fn situation<'a>(rank: Rank, rule: &'a ClassRule) -> Situation<'a> {
+        Situation {
+            rank,
+            rule,
+            evidence: Evidence::Answered,
+            answer: None,
+            effect: Effect::NotApplied,
+            sends: 1,
+            unsent: 0,
+            unknown_resends: 0,
+            key_honoured: false,
+            repeatable: false,
+            replayable: true,
+            follow_only: false,
+        }
+    }
+
+    #[test]
+    fn an_unknown_write_is_repeated_only_under_an_honoured_key() {
+        let all = rule(9, &[408, 429, 500, 502, 503, 504]);
+        for status in [408, 500, 502, 503, 504] {
+            let answer = head(status, Kind::Transient);
+            for (rank, key, repeat) in [
+                (Rank::UncertainWrite, false, false),
+                (Rank::UncertainWrite, true, false),
+                (Rank::IdempotentWrite, false, false),
+                (Rank::IdempotentWrite, true, true),
+            ] {
+                let s = Situation {
+                    answer: Some(&answer),
+                    effect: Effect::Unknown,
+                    key_honoured: key,
+                    ..situation(rank, &all)
+                };
+                let v = verdict(s);
+                assert_eq!(matches!(v, Verdict::Retry(_)), repeat, "{status} {rank:?} {key}: {v:?}");
+                assert!(repeat || matches!(v, Verdict::Unknown(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn advice_to_retry_does_not_override_write_safety() {
+        let none = rule(1, &[]);
+        let mut answer = head(500, Kind::Transient);
+        answer.classification.should_retry = Some(true);
+        let s = Situation { answer: Some(&answer), effect: Effect::Unknown, ..situation(Rank::UncertainWrite, &none) };
+        assert!(matches!(verdict(s), Verdict::Unknown(_)));
+        let mut answer = head(429, Kind::Throttled);
+        answer.classification.should_retry = Some(false);
+        let four = rule(4, &[429]);
+        let s = Situation { answer: Some(&answer), ..situation(Rank::Read, &four) };
+        assert_eq!(verdict(s), Verdict::Relay(Outcome::Rejected));
+    }
+
+    #[test]
+    fn attempts_are_bounded() {
+        let three = rule(3, &[503]);
+        let answer = head(503, Kind::Unavailable);
+        for (sends, retry) in [(1, true), (2, true), (3, false)] {
+            let s = Situation { answer: Some(&answer), sends, ..situation(Rank::Read, &three) };
+            assert_eq!(matches!(verdict(s), Verdict::Retry(_)), retry, "{sends}");
+        }
+    }
+
+    #[test]
+    fn what_never_left_may_be_sent_again_a_bounded_number_of_times() {
+        let one = rule(1, &[]);
+        for (unsent, retry) in [(0, true), (1, true), (2, false)] {
+            let s =
+                Situation { evidence: Evidence::NotSent, sends: 0, unsent, ..situation(Rank::UncertainWrite, &one) };
+            assert_eq!(matches!(verdict(s), Verdict::Retry(_)), retry, "{unsent}");
+        }
+    }
+
+    #[test]
+    fn an_inference_of_unknown_fate_is_resent_once() {
+        let four = rule(4, &[429]);
+        for (used, retry) in [(0, true), (1, false)] {
+            let s = Situation {
+                evidence: Evidence::Unknown,
+                effect: Effect::Unknown,
+                unknown_resends: used,
+                ..situation(Rank::Inference, &four)
+            };
+            assert_eq!(matches!(verdict(s), Verdict::Retry(_)), retry);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The router: one door for everything that happens, over one small step a concern.
+//!
+//! `handle` decides and applies; `apply` (in [`crate::durable`]) is the only place where durable state changes;
+//! `next_wakeup` says when time alone will matter, and why. The caller holds one lock around it all and runs the
+//! commands after giving the lock back, in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::action::live::{Live, Stage};
+use crate::command::{Command, Commands};
+use crate::durable::Durable;
+use crate::event::{EVENT_VERSION, Event, Fact};
+use crate::gate::Gate;
+use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
+use crate::input::{Input, Settings};
+use crate::register::{Scope, WaitReason};
+use crate::time::{Mono, Now};
+
+/// Why the core wants to be called at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeReason {
+    /// A waiting action reaches its deadline or the end of its waiting budget.
+    Expiry,
+    /// Somebody in a scope's line becomes due.
+    Line(WaitReason),
+}
+
+#[derive(Debug)]
+pub struct Coordinator {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policy: String,
+    pub(crate) seed: u64,
+    pub(crate) gate: Gate,
+    pub(crate) durable: Durable,
+    pub(crate) scopes: BTreeMap<ScopeId, Scope>,
+    pub(crate) live: BTreeMap<ActionId, Live>,
+    /// When each waiting action gives up.
+    pub(crate) expiries: BTreeSet<(Mono, ActionId)>,
+    /// When each scope's line is to be looked at; one entry a scope.
+    pub(crate) looks: BTreeSet<(Mono, ScopeId)>,
+    pub(crate) next_look: BTreeMap<ScopeId, (Mono, WaitReason)>,
+    pub(crate) order: u64,
+    pub(crate) draining: bool,
+    pub(crate) store_full: bool,
+}
+
+impl Coordinator {
+    #[must_use]
+    pub fn new(settings: Arc<Settings>, seed: u64, durable: Durable) -> Self {
+        let mut this = Self {
+            policy: String::new(),
+            settings: Arc::clone(&settings),
+            seed,
+            gate: Gate::resume(durable.seq),
+            durable,
+            scopes: BTreeMap::new(),
+            live: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            looks: BTreeSet::new(),
+            next_look: BTreeMap::new(),
+            order: 0,
+            draining: false,
+            store_full: false,
+        };
+        this.use_settings(settings);
+        this
+    }
+
+    /// Decides, applies, and says what is to be done. It cannot fail: what makes no sense (a late result, an unknown
+    /// action) changes nothing.
+    pub fn handle(&mut self, now: Now, input: Input) -> Commands {
+        let mut out = Commands::new();
+        match input {
+            Input::Request(request) => self.admit(now, request, &mut out),
+            Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),
+            Input::Ended { action, attempt, end } => self.ended(now, action, attempt, end, &mut out),
+            Input::AgentLeft { action } => self.agent_left(now, action, &mut out),
+            Input::CancelTask { task, by } => self.cancel_task(now, &task, by, &mut out),
+            Input::Durable { seq } => self.gate.durable(seq, &mut out),
+            Input::AppendFailed { why } => self.freeze(now, why, &mut out),
+            Input::StoreFull(full) => self.store_full = full,
+            Input::PolicyLoaded { settings, by } => {
+                let digest = settings.digest;
+                self.use_settings(settings);
+                self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
+            }
+            Input::Drain => self.drain(now, &mut out),
+            Input::Wake => self.wake(now, &mut out),
+        }
+        out
+    }
+
+    /// The next instant at which time alone changes something.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<(Mono, WakeReason)> {
+        let expiry = self.expiries.first().map(|(at, _)| (*at, WakeReason::Expiry));
+        let look = self.looks.first().map(|(at, scope)| {
+            let reason = self.next_look.get(scope).map_or(WaitReason::Backoff, |(_, reason)| *reason);
+            (*at, WakeReason::Line(reason))
+        });
+        expiry.into_iter().chain(look).min()
+    }
+
+    /// Asked right before an attempt's first byte, when time passed since it was decided. False: it does not leave;
+    /// the action waits again or is gone.
+    pub fn confirm_send(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) -> bool {
+        let Some(live) = self.live.get(&action) else { return false };
+        if live.stage != Stage::InFlight(attempt) {
+            return false;
+        }
+        let scope = live.request.scope.clone();
+        if self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).is_none() {
+            return true;
+        }
+        self.hold_back(now, action, attempt, out);
+        false
+    }
+
+    /// Why new work is refused, if it is.
+    #[must_use]
+    pub fn not_ready(&self) -> Option<&str> {
+        match self.gate.frozen() {
+            Some(why) => Some(why),
+            None if self.draining => Some("shutting down"),
+            None => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn durable_state(&self) -> &Durable {
+        &self.durable
+    }
+
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.gate.last_seq()
+    }
+
+    /// Actions that hold a slot or wait for one.
+    #[must_use]
+    pub fn live_actions(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Writes an event: applied now, appended in order. While frozen it is applied in memory and kept for the thaw.
+    pub(crate) fn emit(
+        &mut self,
+        now: Now,
+        action: Option<ActionId>,
+        fact: Fact,
+        write: Write,
+        out: &mut Commands,
+    ) -> Seq {
+        let live = action.and_then(|a| self.live.get_mut(&a));
+        let prev = live.as_ref().and_then(|l| l.last_seq);
+        let prev = prev.or_else(|| action.and_then(|a| self.durable.open.get(&a)).map(|o| o.last_seq));
+        let frozen = self.gate.frozen().is_some();
+        let seq = if frozen { self.gate.last_seq() } else { self.gate.next_seq() };
+        if let Some(live) = live {
+            live.last_seq = Some(seq);
+        }
+        let event = Event { v: EVENT_VERSION, seq, at: now.wall, action, prev, policy: self.policy.clone(), fact };
+        self.durable.apply(&event);
+        if frozen {
+            self.gate.keep(now.wall, action, event.fact, write == Write::Ahead);
+        } else {
+            out.push(Command::Append { event: Box::new(event), behind: write == Write::Behind });
+        }
+        seq
+    }
+
+    fn use_settings(&mut self, settings: Arc<Settings>) {
+        self.policy = settings.digest.to_string()[..16].to_owned();
+        self.settings = settings;
+    }
+}
+
+/// How an event reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Somebody waits for it: flush soon.
+    Ahead,
+    /// In the same order, without waking the writer.
+    Behind,
+}

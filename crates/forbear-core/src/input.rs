@@ -1,0 +1,121 @@
+//! What the driver tells the core. Everything that can happen to an action is one of these.
+
+use std::sync::Arc;
+
+use crate::classify::Classification;
+use crate::effect::Evidence;
+use crate::event::KeyUsed;
+use crate::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::policy::{ClassRule, Limits, Rank};
+use crate::time::Wall;
+
+#[derive(Debug)]
+pub enum Input {
+    /// An agent asks.
+    Request(Box<Request>),
+    /// A head was read, or the attempt failed without one.
+    Result {
+        action: ActionId,
+        attempt: AttemptNo,
+        report: Box<Report>,
+    },
+    /// The body that was being relayed ended.
+    Ended {
+        action: ActionId,
+        attempt: AttemptNo,
+        end: BodyEnd,
+    },
+    /// Nobody waits for the answer any more.
+    AgentLeft {
+        action: ActionId,
+    },
+    CancelTask {
+        task: TaskId,
+        by: String,
+    },
+    /// Everything up to here is on the disk.
+    Durable {
+        seq: Seq,
+    },
+    /// What was appended after the last durable number is lost.
+    AppendFailed {
+        why: String,
+    },
+    /// The store's size bound was reached, or there is room again.
+    StoreFull(bool),
+    PolicyLoaded {
+        settings: Arc<Settings>,
+        by: String,
+    },
+    /// No new calls; what waits gets an answer that is safe to repeat.
+    Drain,
+    /// Time passed.
+    Wake,
+}
+
+/// The part of the policy that is not carried by each request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub task: crate::policy::TaskRule,
+    pub backoff: crate::policy::BackoffRule,
+    pub pacing: crate::policy::PacingRule,
+    pub digest: Digest,
+}
+
+/// One call, as the ingress understood it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub action: ActionId,
+    pub task: TaskId,
+    pub run: RunId,
+    pub provider: ProviderName,
+    pub scope: ScopeId,
+    pub limits: Limits,
+    pub route: Route,
+    pub class: Arc<str>,
+    pub rank: Rank,
+    pub rule: Arc<ClassRule>,
+    /// Absent for a body that is streamed once.
+    pub content_digest: Option<Digest>,
+    pub content_bytes: u64,
+    /// The body is held and can be sent again.
+    pub replayable: bool,
+    /// The agent holds its body back until it hears `100 Continue`: decide before reading it.
+    pub body_pending: bool,
+    pub key: Option<KeyUsed>,
+    /// The route's effect is the same however often it is sent.
+    pub repeatable: bool,
+    /// What the agent asked for, within what the class allows.
+    pub deadline: Wall,
+    pub goal: Option<Arc<str>>,
+    pub reference: Option<Arc<str>>,
+    /// Also a read is journaled before it is sent (`journal_reads: before`).
+    pub journal_before: bool,
+}
+
+/// What became of an attempt, as far as its head.
+#[derive(Debug)]
+pub struct Report {
+    pub evidence: Evidence,
+    pub answer: Option<HeadSeen>,
+    /// What the transport saw, in words.
+    pub transport: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct HeadSeen {
+    pub status: u16,
+    pub classification: Classification,
+}
+
+/// How a relayed body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyEnd {
+    Complete,
+    /// Cut by the provider, in words.
+    Cut(String),
+    /// A stream that came whole, with an error event inside or without its end mark.
+    ErrorInside(String),
+    /// The agent stopped reading.
+    AgentLeft,
+}

@@ -1,0 +1,131 @@
+//! Coming back: after a start, and after a journal that could be written again.
+//!
+//! Volatile state restarts conservatively. What was on the wire when the process ended is `unknown`; what had not left
+//! did not happen.
+
+use std::sync::Arc;
+
+use crate::command::Commands;
+use crate::coordinator::{Coordinator, Write};
+use crate::durable::{Durable, OpenAction, Phase};
+use crate::effect::{Effect, Evidence};
+use crate::event::{ActionFinished, ActionResult, Event, Fact, Outcome};
+use crate::ids::{ActionId, AttemptNo};
+use crate::input::Settings;
+use crate::time::Now;
+
+impl Coordinator {
+    /// Rebuilds from the newest snapshot and the events after it, and settles what no process follows any more.
+    pub fn recover<'e>(
+        settings: Arc<Settings>,
+        seed: u64,
+        now: Now,
+        snapshot: Option<Durable>,
+        tail: impl IntoIterator<Item = &'e Event>,
+    ) -> (Self, Commands) {
+        let mut this = Self::new(settings, seed, replay(snapshot, tail));
+        let mut out = Commands::new();
+        this.settle_orphans(now, &mut out);
+        (this, out)
+    }
+
+    /// Opens a frozen gate with the state that the journal really holds. Live actions go on.
+    pub fn thaw<'e>(
+        &mut self,
+        now: Now,
+        snapshot: Option<Durable>,
+        tail: impl IntoIterator<Item = &'e Event>,
+    ) -> Commands {
+        let mut out = Commands::new();
+        let Some(why) = self.gate.frozen().map(str::to_owned) else { return out };
+        self.durable = replay(snapshot, tail);
+        let (kept, lost) = self.gate.thaw(self.durable.seq);
+        for live in self.live.values_mut() {
+            let open = self.durable.open.get(&live.request.action);
+            live.last_seq = open.map(|o| o.last_seq);
+            live.recorded = open.is_some();
+        }
+        if lost > 0 {
+            let fact = Fact::LogGap { events_at_most: lost, reason: why };
+            self.emit(now, None, fact, Write::Ahead, &mut out);
+        }
+        for fact in kept {
+            let at = Now { wall: fact.at, ..now };
+            self.emit(at, fact.action, fact.fact, Write::Ahead, &mut out);
+        }
+        self.settle_orphans(now, &mut out);
+        out
+    }
+
+    fn settle_orphans(&mut self, now: Now, out: &mut Commands) {
+        let orphans: Vec<(ActionId, OpenAction)> = self
+            .durable
+            .open
+            .iter()
+            .filter(|(id, open)| open.phase != Phase::Unknown && !self.live.contains_key(id))
+            .map(|(id, open)| (*id, open.clone()))
+            .collect();
+        for (action, open) in orphans {
+            self.settle_orphan(now, action, &open, out);
+        }
+    }
+
+    fn settle_orphan(&mut self, now: Now, action: ActionId, open: &OpenAction, out: &mut Commands) {
+        let writes = open.requested.rank.writes();
+        let mut effect = open.effect;
+        if let Phase::Sending(attempt) = open.phase {
+            let result = ActionResult {
+                attempt,
+                evidence: Evidence::Unknown,
+                effect: Effect::Unknown,
+                status: None,
+                classification: None,
+                transport: Some("Forbear stopped while it was on the wire".into()),
+            };
+            self.emit(now, Some(action), Fact::ActionResult(Box::new(result)), Write::Ahead, out);
+            effect = crate::durable::fold(effect, Effect::Unknown);
+        }
+        let last = open.attempts.last();
+        if let (Phase::Planned, Some(charge)) = (open.phase, &open.charged) {
+            let fact = Fact::RetryReturned {
+                attempt: AttemptNo(last.map_or(1, |a| a.attempt.0 + 1)),
+                scope: charge.scope.clone(),
+                task: charge.task.clone(),
+                wait_ms: charge.wait_ms,
+            };
+            self.emit(now, Some(action), fact, Write::Ahead, out);
+        }
+        let (outcome, reason) = match effect {
+            Effect::Applied => (Outcome::Succeeded, "done; Forbear stopped before the answer was relayed whole"),
+            Effect::Unknown if writes => (Outcome::OutcomeUnknown, "Forbear stopped while it was on the wire"),
+            _ if writes => (Outcome::NotApplied, "Forbear stopped before it was sent"),
+            _ => (Outcome::Cancelled, "Forbear stopped; nobody waits for it any more"),
+        };
+        if outcome == Outcome::OutcomeUnknown {
+            let attempt = last.map_or(AttemptNo(1), |a| a.attempt);
+            let fact = Fact::ReconciliationRequired { attempt, reason: reason.into() };
+            self.emit(now, Some(action), fact, Write::Ahead, out);
+        }
+        let finished = ActionFinished {
+            outcome,
+            effect,
+            attempts: u32::try_from(open.attempts.len()).unwrap_or(u32::MAX),
+            waited_ms: 0,
+            status: last.and_then(|a| a.status),
+            reason: Some(reason.into()),
+            straight: None,
+        };
+        self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
+    }
+}
+
+fn replay<'e>(snapshot: Option<Durable>, tail: impl IntoIterator<Item = &'e Event>) -> Durable {
+    let mut durable = snapshot.unwrap_or_default();
+    for event in tail {
+        // A snapshot may be newer than the first events handed over: what it holds is not applied twice.
+        if event.seq > durable.seq {
+            durable.apply(event);
+        }
+    }
+    durable
+}

@@ -1,0 +1,247 @@
+//! The volatile half of a scope: slots, who waits, and how waiters leave once it opens.
+//!
+//! A slot is held only while an attempt is on the wire, never while waiting. Waiters leave in the order in which they
+//! become due, and after a boundary one by one, apart by the pacing gap and jitter that is only ever added.
+
+use std::collections::BTreeSet;
+
+use crate::ids::ActionId;
+use crate::policy::Limits;
+use crate::time::{Mono, Now, Wall};
+
+/// Why something waits until an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WaitReason {
+    /// The provider's boundary.
+    Boundary,
+    /// Our own backoff: the provider named no boundary.
+    Backoff,
+    /// All slots of the scope are taken.
+    Slot,
+    /// The scope has just opened; others leave first.
+    Pacing,
+}
+
+impl WaitReason {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Boundary => "boundary",
+            Self::Backoff => "backoff",
+            Self::Slot => "slot",
+            Self::Pacing => "pacing",
+        }
+    }
+}
+
+/// A place in a scope's line: who is due first goes first, then who came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub due: Mono,
+    pub order: u64,
+    pub action: ActionId,
+}
+
+#[derive(Debug)]
+pub struct Scope {
+    pub limits: Limits,
+    pub in_flight: u32,
+    waiting: BTreeSet<Place>,
+    /// Nothing is sent before this instant.
+    closed_until: Option<Mono>,
+    /// The scope opened after a boundary and its line has not run dry since.
+    recovering: bool,
+    next_release: Mono,
+    /// Grows with every release, so that each gap draws its own jitter.
+    releases: u32,
+    /// The limits' windows, as the last answer that spoke of them told.
+    pub windows: Vec<crate::classify::Window>,
+}
+
+/// Whether something may be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Now,
+    /// Not before this instant.
+    At(Mono, WaitReason),
+    /// When a slot comes back.
+    WhenFree,
+}
+
+impl Scope {
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            in_flight: 0,
+            waiting: BTreeSet::new(),
+            closed_until: None,
+            recovering: false,
+            next_release: Mono(0),
+            releases: 0,
+            windows: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn delayed(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[must_use]
+    pub fn is_idle(&self, now: Mono) -> bool {
+        self.in_flight == 0 && self.waiting.is_empty() && self.closed_until.is_none_or(|c| c <= now)
+    }
+
+    /// Closes the scope until `until`, or longer if it already is.
+    pub fn close(&mut self, until: Mono) {
+        self.closed_until = Some(self.closed_until.map_or(until, |c| c.max(until)));
+        self.recovering = true;
+    }
+
+    #[must_use]
+    pub fn closed_until(&self, now: Mono) -> Option<Mono> {
+        self.closed_until.filter(|c| *c > now)
+    }
+
+    /// Whether a call that is due may leave, apart from those in line before it.
+    #[must_use]
+    pub fn turn(&self, now: Mono) -> Turn {
+        if let Some(until) = self.closed_until(now) {
+            return Turn::At(until, WaitReason::Boundary);
+        }
+        if self.in_flight >= self.limits.max_concurrent_requests {
+            return Turn::WhenFree;
+        }
+        if self.recovering && self.next_release > now {
+            return Turn::At(self.next_release, WaitReason::Pacing);
+        }
+        Turn::Now
+    }
+
+    /// Whether someone who is due stands in line.
+    #[must_use]
+    pub fn has_due(&self, now: Mono) -> bool {
+        self.waiting.first().is_some_and(|p| p.due <= now)
+    }
+
+    pub fn wait(&mut self, place: Place) {
+        self.waiting.insert(place);
+    }
+
+    pub fn leave(&mut self, place: &Place) -> bool {
+        self.waiting.remove(place)
+    }
+
+    /// The next that may leave now; takes its slot. `gap_ms` is asked for the time to the one after it.
+    pub fn release(&mut self, now: Mono, gap_ms: impl FnOnce(ActionId, u32) -> u64) -> Option<Place> {
+        if self.turn(now) != Turn::Now {
+            return None;
+        }
+        let place = *self.waiting.first().filter(|p| p.due <= now)?;
+        self.waiting.remove(&place);
+        self.take(now, place.action, gap_ms);
+        Some(place)
+    }
+
+    /// Who waits, in order.
+    pub fn line(&self) -> impl Iterator<Item = &Place> {
+        self.waiting.iter()
+    }
+
+    /// Takes a slot for a call that is sent now.
+    pub fn take(&mut self, now: Mono, action: ActionId, gap_ms: impl FnOnce(ActionId, u32) -> u64) {
+        self.in_flight += 1;
+        if !self.recovering {
+            return;
+        }
+        if self.waiting.is_empty() && self.next_release <= now && self.releases > 0 {
+            // The line ran dry and a gap passed since: the burst that the boundary gathered is over.
+            self.recovering = false;
+            self.releases = 0;
+            return;
+        }
+        self.releases = self.releases.wrapping_add(1);
+        self.next_release = now.plus_ms(gap_ms(action, self.releases));
+    }
+
+    pub fn give_slot(&mut self) {
+        debug_assert!(self.in_flight > 0, "a slot came back twice");
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// When the line should be looked at again, if only time can move it.
+    #[must_use]
+    pub fn next_look(&self, now: Mono) -> Option<(Mono, WaitReason)> {
+        let first = self.waiting.first()?;
+        match self.turn(now.max(first.due)) {
+            Turn::Now => Some((first.due, WaitReason::Backoff)),
+            Turn::At(at, reason) => Some((at.max(first.due), reason)),
+            Turn::WhenFree => None,
+        }
+    }
+}
+
+/// The wall time that a scope's `closed_until` stands for.
+#[must_use]
+pub fn closed_wall(scope: &Scope, now: Now) -> Option<Wall> {
+    scope.closed_until(now.mono).map(|until| now.wall_at(until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { max_delayed_requests: 10, max_concurrent_requests: 2, max_retries_per_minute: 10 };
+
+    fn place(due_ms: u64, order: u64) -> Place {
+        Place { due: Mono(0).plus_ms(due_ms), order, action: ActionId(u128::from(order)) }
+    }
+
+    fn at(ms: u64) -> Mono {
+        Mono(0).plus_ms(ms)
+    }
+
+    #[test]
+    fn a_boundary_only_moves_later_and_no_one_passes_it() {
+        let mut scope = Scope::new(LIMITS);
+        scope.close(at(60_000));
+        scope.close(at(1_000));
+        scope.wait(place(0, 1));
+        assert_eq!(scope.release(at(59_999), |_, _| 0), None);
+        assert_eq!(scope.release(at(60_000), |_, _| 0).map(|p| p.order), Some(1));
+    }
+
+    #[test]
+    fn waiters_leave_in_order_and_apart() {
+        let mut scope = Scope::new(LIMITS);
+        scope.close(at(10));
+        for order in [3, 1, 2] {
+            scope.wait(place(0, order));
+        }
+        let mut sent = Vec::new();
+        let mut now = at(10);
+        while scope.delayed() > 0 {
+            if let Some(p) = scope.release(now, |_, _| 200) {
+                sent.push((now, p.order));
+                scope.give_slot();
+            }
+            now = scope.next_look(now).map_or(now, |(at, _)| at.max(now));
+        }
+        assert_eq!(sent, [(at(10), 1), (at(210), 2), (at(410), 3)]);
+    }
+
+    #[test]
+    fn slots_bound_what_is_on_the_wire() {
+        let mut scope = Scope::new(LIMITS);
+        for order in 1..=3 {
+            scope.wait(place(0, order));
+        }
+        assert!(scope.release(at(0), |_, _| 0).is_some());
+        assert!(scope.release(at(0), |_, _| 0).is_some());
+        assert_eq!(scope.release(at(0), |_, _| 0), None);
+        assert_eq!(scope.next_look(at(0)), None, "time alone frees no slot");
+        scope.give_slot();
+        assert!(scope.release(at(0), |_, _| 0).is_some());
+    }
+}

@@ -1,0 +1,106 @@
+//! What people may see of the core: the register and one action's standing. Reading decides nothing.
+
+use crate::action::live::{Live, Stage};
+use crate::classify::Window;
+use crate::coordinator::Coordinator;
+use crate::effect::Effect;
+use crate::ids::{ActionId, ScopeId};
+use crate::policy::Limits;
+use crate::register::{WaitReason, closed_wall};
+use crate::time::{Now, Wall};
+
+/// One row of the register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScopeView {
+    pub scope: ScopeId,
+    pub next_allowed_at: Option<Wall>,
+    /// The least that any window has left, as last told.
+    pub remaining: Option<u64>,
+    pub reset_after_seconds: Option<u64>,
+    /// Where the boundary was read: `retry_after`, `rate_limit`, ... or `uncertain_boundary`.
+    pub source: Option<String>,
+    pub raw: Option<String>,
+    pub in_flight: u32,
+    pub delayed: u32,
+    pub limits: Option<Limits>,
+    pub retries_last_minute: u32,
+    pub windows: Vec<Window>,
+}
+
+/// One action that this process holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveView {
+    pub action: ActionId,
+    pub stage: &'static str,
+    pub waits_for: Option<WaitReason>,
+    pub next_allowed_at: Option<Wall>,
+    pub attempts: u32,
+    pub waited_ms: u64,
+    pub effect: Effect,
+}
+
+impl Coordinator {
+    /// The register, in the order of its scopes, at most `max` rows.
+    #[must_use]
+    pub fn scopes_view(&self, now: Now, max: usize) -> Vec<ScopeView> {
+        let mut ids: Vec<&ScopeId> = self.scopes.keys().chain(self.durable.scopes.keys()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().take(max).map(|id| self.scope_view(now, id)).collect()
+    }
+
+    fn scope_view(&self, now: Now, id: &ScopeId) -> ScopeView {
+        let scope = self.scopes.get(id);
+        let record = self.durable.scopes.get(id);
+        let stored = record.and_then(|r| r.retry_not_before).filter(|at| *at > now.wall);
+        let next_allowed_at = scope.map_or(stored, |s| closed_wall(s, now));
+        let boundary = record.and_then(|r| r.boundary.as_ref()).filter(|_| next_allowed_at.is_some());
+        let source = next_allowed_at.map(|_| match boundary {
+            Some(b) => b.source.as_str().to_owned(),
+            None => "uncertain_boundary".to_owned(),
+        });
+        let windows = scope.map(|s| s.windows.clone()).filter(|w| !w.is_empty());
+        let windows = windows.or_else(|| record.map(|r| r.windows.clone())).unwrap_or_default();
+        ScopeView {
+            scope: id.clone(),
+            next_allowed_at,
+            remaining: windows.iter().filter_map(|w| w.remaining).min(),
+            reset_after_seconds: next_allowed_at.map(|at| now.wall.ms_until(at).div_ceil(1_000)),
+            source,
+            raw: boundary.map(|b| b.raw.clone()),
+            in_flight: scope.map_or(0, |s| s.in_flight),
+            delayed: scope.map_or(0, |s| u32::try_from(s.delayed()).unwrap_or(u32::MAX)),
+            limits: scope.map(|s| s.limits),
+            retries_last_minute: u32::try_from(self.durable.retries_in_minute(id, now.wall)).unwrap_or(u32::MAX),
+            windows,
+        }
+    }
+
+    #[must_use]
+    pub fn live_view(&self, now: Now, action: ActionId) -> Option<LiveView> {
+        self.live.get(&action).map(|live| view(now, live))
+    }
+
+    /// Everything in line or on the wire, at most `max`, oldest first.
+    #[must_use]
+    pub fn live_views(&self, now: Now, max: usize) -> Vec<LiveView> {
+        self.live.values().take(max).map(|live| view(now, live)).collect()
+    }
+}
+
+fn view(now: Now, live: &Live) -> LiveView {
+    let (stage, waits_for, due) = match live.stage {
+        Stage::Waiting { place, reason, .. } => ("waiting", Some(reason), Some(place.due)),
+        Stage::InFlight(_) => ("in_flight", None, None),
+        Stage::Relaying(_) => ("relaying", None, None),
+    };
+    LiveView {
+        action: live.request.action,
+        stage,
+        waits_for,
+        next_allowed_at: due.map(|due| now.wall_at(due)),
+        attempts: live.sends,
+        waited_ms: live.waited_ms,
+        effect: live.effect,
+    }
+}
