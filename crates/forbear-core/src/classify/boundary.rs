@@ -4,20 +4,26 @@
 //! A reset of a window with quota left is not the one that refused (FB-020): it gives no boundary, and on a 429 the
 //! contradiction is named.
 
+use http::HeaderMap;
+
 use super::raw;
 use super::retry_after::Asked;
 use super::seen::{SeenWindow, SeenWindows};
+use super::server_time::ServerTime;
 use super::{Boundary, BoundarySource, Kind};
 use crate::time::Now;
 
 /// All of an answer that can set a boundary.
 #[derive(Debug)]
 pub(super) struct Candidates<'a> {
+    pub(super) headers: &'a HeaderMap,
+    /// There wherever a window or a wait is.
+    pub(super) time: Option<&'a ServerTime>,
     pub(super) status: u16,
     pub(super) kind: Kind,
     pub(super) asked: Option<Asked>,
-    pub(super) rate_limit: &'a SeenWindows,
-    pub(super) limit_headers: &'a SeenWindows,
+    pub(super) rate_limit: &'a SeenWindows<'a>,
+    pub(super) limit_headers: &'a SeenWindows<'a>,
     pub(super) body: Option<Asked>,
     /// The contract's wait after this refusal.
     pub(super) contract_wait_s: Option<u64>,
@@ -50,23 +56,25 @@ impl Candidates<'_> {
         })
     }
 
-    fn latest(&self, seen: &SeenWindows, source: BoundarySource) -> Option<Asked> {
-        let latest_of = |decides: &dyn Fn(&SeenWindow) -> bool| {
+    fn latest(&self, seen: &SeenWindows<'_>, source: BoundarySource) -> Option<Asked> {
+        let latest_of = |decides: &dyn Fn(&SeenWindow<'_>) -> bool| {
             let windows = seen.0.iter().filter(|one| decides(one));
-            windows.filter_map(|one| Some((one.window.reset_ms?, one))).max_by_key(|(reset_ms, _)| *reset_ms)
+            windows.filter_map(|one| Some((one.window.reset_ms?, one.reset?, one))).max_by_key(|(ms, ..)| *ms)
         };
         let limited = matches!(self.kind, Kind::Throttled | Kind::Exhausted);
         let chosen = latest_of(&|one| self.refused(one));
         let chosen = chosen.or_else(|| if limited { latest_of(&|one| one.window.remaining.is_none()) } else { None });
-        chosen.map(|(wait_ms, one)| Asked {
+        let (wait_ms, reset, one) = chosen?;
+        let words = self.time?.words(reset.reading);
+        Some(Asked {
             wait_ms,
             source,
-            reading: format!("reset of {}, {}", raw::shown(one.window.name.as_bytes()), one.reading),
-            raw: one.raw.clone(),
+            reading: format!("reset of {}, {words}", raw::shown(one.window.name.as_bytes())),
+            raw: raw::shown_lines(self.headers, reset.field),
         })
     }
 
-    fn refused(&self, one: &SeenWindow) -> bool {
+    fn refused(&self, one: &SeenWindow<'_>) -> bool {
         one.window.remaining == Some(0) || self.violated.contains(&one.window.name.as_str())
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Meaning<'a> {
 /// What else than the body the meaning depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signals<'a> {
-    pub(super) windows: [&'a SeenWindows; 2],
+    pub(super) windows: [&'a SeenWindows<'a>; 2],
     /// A valid wait was asked for in a header.
     pub(super) asked_to_wait: bool,
     /// A header that asks to wait is there, readable or not.

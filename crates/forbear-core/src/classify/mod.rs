@@ -85,6 +85,8 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
         _ => None,
     };
     let candidates = boundary::Candidates {
+        headers: facts.headers,
+        time: time.as_ref(),
         status: facts.status,
         kind: meaning.kind,
         asked,
