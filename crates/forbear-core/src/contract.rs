@@ -16,6 +16,8 @@ pub struct Contract {
     pub extends: Option<String>,
     /// Where the provider is, without a trailing slash: `https://api.example.com`.
     pub base_url: String,
+    /// Without TLS, speak HTTP/2 from the first byte on. With TLS the two sides agree by themselves.
+    pub http2_prior_knowledge: bool,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
@@ -42,6 +44,8 @@ pub struct Contract {
     pub idempotency: Option<Idempotency>,
     /// The error member that this provider's clients read.
     pub error_shape: ErrorShape,
+    /// How this provider's event streams end, so that a cut one is not taken for a whole one.
+    pub stream: StreamRule,
 }
 
 impl Default for Contract {
@@ -49,6 +53,7 @@ impl Default for Contract {
         Self {
             extends: None,
             base_url: String::new(),
+            http2_prior_knowledge: false,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
             scope: ScopeLimits::default(),
             routes: Vec::new(),
@@ -62,8 +67,19 @@ impl Default for Contract {
             url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
             idempotency: None,
             error_shape: ErrorShape::Problem,
+            stream: StreamRule::default(),
         }
     }
+}
+
+/// Lines of a `text/event-stream` body that say how it ended. A mark is the beginning of a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamRule {
+    /// A whole stream has one of these; with none named, every stream that is not cut is whole.
+    pub ends: Vec<String>,
+    /// A stream with one of these failed inside.
+    pub errors: Vec<String>,
 }
 
 /// Bounds of one scope.

@@ -123,7 +123,8 @@ impl RouteTable {
         self.nodes[at].ends.push(place);
     }
 
-    /// What a call is. `path` is the path as it will be sent to the provider, without the query.
+    /// What a call is. `path` is what the agent asks of this provider, without the query and without the path of
+    /// `base_url`.
     #[must_use]
     pub fn lookup(&self, method: &str, path: &str) -> Matched<'_> {
         let path = path.split(['?', '#']).next().unwrap_or_default();

@@ -1,1 +1,3 @@
+//! What breaks Forbear on purpose, and what measures it.
 
+pub mod bench;

@@ -42,6 +42,8 @@ pub enum FaultKind {
     /// A write is called idempotent, and nothing makes it so.
     NoKey,
     BadUrl,
+    /// A URL with user and password: nothing may show it.
+    CredentialInUrl,
     /// Credentials and contents in the clear. A warning.
     PlainHttp,
     BadHeader,

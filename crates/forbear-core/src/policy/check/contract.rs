@@ -100,7 +100,11 @@ fn base_url(text: &str) -> Result<(), Refusal> {
     }
     if authority.as_str().contains('@') {
         // The text itself stays out of the message: it holds a credential.
-        return bad("a credential stands in the URL".into(), "remove it; agents send their own, in a header");
+        return Err((
+            FaultKind::CredentialInUrl,
+            "a credential stands in the URL".into(),
+            "remove it; agents send their own, in a header",
+        ));
     }
     if uri.query().is_some() || text.contains('#') {
         return bad("a base URL has no query and no fragment".into(), "remove everything from `?` or `#` on");
