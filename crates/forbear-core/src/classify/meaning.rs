@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::body;
 use super::codes;
 use super::problem::{self, ProblemType};
-use super::seen::SeenWindows;
+use super::signals::Signals;
 use super::{Kind, ResponseFacts};
 use crate::contract::{CodeMeaning, CodeRule, Contract};
 use crate::policy::Rank;
@@ -41,22 +41,12 @@ pub(super) struct Meaning<'a> {
     pub(super) violated: Vec<&'a str>,
 }
 
-/// What else than the body the meaning depends on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Signals<'a> {
-    pub(super) windows: [&'a SeenWindows<'a>; 2],
-    /// A valid wait was asked for in a header.
-    pub(super) asked_to_wait: bool,
-    /// A header that asks to wait is there, readable or not.
-    pub(super) retry_after_sent: bool,
-}
-
 pub(super) fn read<'a>(
     contract: &Contract,
     rank: Rank,
     facts: &ResponseFacts<'_>,
     json: Option<&'a Value>,
-    signals: Signals<'_>,
+    signals: &Signals<'_>,
 ) -> Meaning<'a> {
     let status = facts.status;
     if let Some(rule) = codes::first_hit(contract, status, facts.headers, json) {
@@ -85,14 +75,14 @@ fn by_rule<'a>(rule: &CodeRule, status: u16) -> Meaning<'a> {
     Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, ..plain(kind, codes::words(rule)) }
 }
 
-fn by_body<'a>(status: u16, json: &'a Value, signals: Signals<'_>) -> Option<Meaning<'a>> {
+fn by_body<'a>(status: u16, json: &'a Value, signals: &Signals<'_>) -> Option<Meaning<'a>> {
     let problem = problem::read(json);
     match (status, problem.known_type) {
         (429, Some(ProblemType::AbnormalUsageDetected)) => {
             return Some(plain(Kind::Rejected, "problem abnormal-usage-detected"));
         }
         (429, Some(ProblemType::QuotaExceeded)) => {
-            let long = signals.windows.iter().flat_map(|seen| &seen.0).any(|seen| {
+            let long = signals.windows().any(|seen| {
                 problem.violated.contains(&seen.window.name.as_str())
                     && seen.window.window_ms.is_some_and(|ms| ms >= QUOTA_WINDOW_MS_MIN)
             });
@@ -123,13 +113,13 @@ fn spent_code<'a>(json: &Value) -> Option<Meaning<'a>> {
     })
 }
 
-fn by_status<'a>(contract: &Contract, status: u16, rank: Rank, signals: Signals<'_>) -> Meaning<'a> {
+fn by_status<'a>(contract: &Contract, status: u16, rank: Rank, signals: &Signals<'_>) -> Meaning<'a> {
     let kind = match status {
         0..400 => Kind::Success,
-        403 if signals.windows.iter().any(|seen| seen.any_spent()) => {
+        403 if signals.windows().any(|seen| seen.window.remaining == Some(0)) => {
             return plain(Kind::Throttled, "status 403 with no quota left");
         }
-        403 if signals.asked_to_wait => return plain(Kind::Throttled, "status 403 with retry-after"),
+        403 if signals.asked.is_some() => return plain(Kind::Throttled, "status 403 with retry-after"),
         // What a read did not find may be there later; the breaker counts it apart.
         404 if rank == Rank::Read => return plain(Kind::Rejected, "status 404 on a read"),
         429 if contract.throttle_needs_retry_after && !signals.retry_after_sent => {

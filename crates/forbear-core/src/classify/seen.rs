@@ -53,10 +53,6 @@ impl<'a> SeenWindows<'a> {
         }
         fits
     }
-
-    pub(super) fn any_spent(&self) -> bool {
-        self.0.iter().any(|seen| seen.window.remaining == Some(0))
-    }
 }
 
 impl<'a> SeenWindow<'a> {
