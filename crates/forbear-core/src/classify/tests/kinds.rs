@@ -122,6 +122,7 @@ fn the_providers_verdict_is_read_exactly() {
         (vec![("x-should-retry", "1")], None, 1, 0),
         (vec![("x-should-retry", "")], None, 1, 0),
         (vec![("x-should-retry", "true"), ("x-should-retry", "false")], Some(false), 0, 1),
+        (vec![("x-should-retry", "false"), ("x-should-retry", "true")], Some(false), 0, 1),
         (vec![("stripe-should-retry", "true")], None, 0, 0),
     ] {
         let answer = generic(500, &fields);
