@@ -24,7 +24,7 @@ async fn a_plain_read_passes_and_is_on_record() {
 const THEN_FINE: &str = "
 routes:
   - match: 'GET /things'
-    respond:
+    then:
       - {status: 429, headers: {Retry-After: '1'}, body: {error: slow}}
       - {body: {ok: true}}
 ";
@@ -42,10 +42,14 @@ async fn a_throttled_read_waits_for_the_boundary_and_succeeds() {
 async fn a_boundary_holds_every_worker_of_the_scope_and_no_other() {
     let rig = Rig::new(THEN_FINE, "").await;
     let other = [("authorization", "Bearer k2")];
-    let (first, second, third) = tokio::join!(rig.get("/p/things"), async {
-        rig.provider.wait_until(Duration::from_secs(5), |a| a.iter().any(|a| a.status == Some(429))).await.unwrap();
-        tokio::join!(rig.get("/p/things"), rig.call("GET", "/p/things", &other, ""))
-    }, async {});
+    let (first, second, third) = tokio::join!(
+        rig.get("/p/things"),
+        async {
+            rig.provider.wait_until(Duration::from_secs(5), |a| a.iter().any(|a| a.status == Some(429))).await.unwrap();
+            tokio::join!(rig.get("/p/things"), rig.call("GET", "/p/things", &other, ""))
+        },
+        async {}
+    );
     let (second, free) = second;
     let () = third;
     assert_eq!((first.status, second.status, free.status), (200, 200, 200));
@@ -64,7 +68,8 @@ async fn a_boundary_holds_every_worker_of_the_scope_and_no_other() {
 
 #[tokio::test]
 async fn a_wait_beyond_the_budget_ends_at_once() {
-    let scenario = "routes:\n  - match: 'GET /things'\n    respond: {status: 429, headers: {Retry-After: '3600'}, body: {}}\n";
+    let scenario =
+        "routes:\n  - match: 'GET /things'\n    respond: {status: 429, headers: {Retry-After: '3600'}, body: {}}\n";
     let rig = Rig::new(scenario, "").await;
     let got = rig.get("/p/things").await;
     assert_eq!((got.status, got.header("forbear-outcome")), (429, "budget_exhausted"), "{got:?}");
@@ -93,7 +98,11 @@ async fn attempts_are_bounded_and_the_last_status_is_told() {
 
 #[tokio::test]
 async fn what_cannot_be_reached_is_told_as_unsent() {
-    let rig = Rig::new("routes: []\n", "providers:\n  gone: {base_url: 'http://127.0.0.1:9'}\nbackoff: {base_ms: 10, cap_ms: 50, floor_ms: 10}\n").await;
+    let rig = Rig::new(
+        "routes: []\n",
+        "providers:\n  gone: {base_url: 'http://127.0.0.1:9'}\nbackoff: {base_ms: 10, cap_ms: 50, floor_ms: 10}\n",
+    )
+    .await;
     let got = rig.get("/gone/things").await;
     assert_eq!(got.status, 504, "{got:?}");
     assert_eq!(got.json()["sent"], false);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forbear_lab::provider::{Options, Provider, Scenario};
-use forbear_server::config::{Overrides, load_text};
+use forbear_server::config::{Overrides, load};
 use forbear_server::serve::{Running, start};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -83,11 +83,19 @@ impl Rig {
 }
 
 pub async fn serve(base_url: &str, policy: &str, dir: &tempfile::TempDir) -> Running {
-    let extra = if policy.contains("providers:") { String::new() } else { format!("providers:\n  p:\n    base_url: {base_url}\n") };
+    let extra = if policy.contains("providers:") {
+        String::new()
+    } else {
+        format!("providers:\n  p:\n    base_url: {base_url}\n")
+    };
     let text = format!("{}\n{extra}", policy.replace("$BASE", base_url));
-    let mut loaded = load_text("test.yaml", &text).unwrap_or_else(|e| panic!("{}", e.render(false)));
-    let overrides =
-        Overrides { listen: Some(([127, 0, 0, 1], 0).into()), data_dir: Some(dir.path().join("data")), ..Overrides::default() };
-    overrides.apply(&mut loaded.settings);
+    let file = dir.path().join("forbear.yaml");
+    std::fs::write(&file, text).unwrap();
+    let overrides = Overrides {
+        listen: Some(([127, 0, 0, 1], 0).into()),
+        data_dir: Some(dir.path().join("data")),
+        ..Overrides::default()
+    };
+    let loaded = load(Some(&file), &overrides).unwrap_or_else(|e| panic!("{}", e.render(false)));
     start(loaded).await.unwrap()
 }

@@ -5,7 +5,7 @@ use crate::rig::Rig;
 const LOST: &str = "
 routes:
   - match: 'POST /charges'
-    respond:
+    then:
       - {effect: {name: charge}, fault: {at: after_commit, end: rst}}
       - {effect: {name: charge}, body: {ok: true}}
 ";
@@ -14,7 +14,7 @@ const KEYED: &str = "
 routes:
   - match: 'POST /charges'
     idempotency: {header: Idempotency-Key, retention_ms: 86400000}
-    respond:
+    then:
       - {effect: {name: charge}, fault: {at: after_commit, end: rst}}
       - {effect: {name: charge}, body: {ok: true}}
 ";
@@ -34,7 +34,10 @@ async fn a_write_without_an_answer_is_never_sent_again() {
     let got = rig.call("POST", "/p/charges", &[("authorization", "k")], "{\"amount\":1}").await;
     assert_eq!((got.status, got.header("forbear-outcome")), (422, "outcome_unknown"), "{got:?}");
     let problem = got.json();
-    assert_eq!((&problem["sent"], &problem["answered"], &problem["effect"]), (&true.into(), &false.into(), &"unknown".into()));
+    assert_eq!(
+        (&problem["sent"], &problem["answered"], &problem["effect"]),
+        (&true.into(), &false.into(), &"unknown".into())
+    );
     assert!(got.header("location").starts_with("/-/actions/act_"));
     // The same content again gets the open action instead of a send, also after a restart.
     let again = rig.call("POST", "/p/charges", &[("authorization", "k")], "{\"amount\":1}").await;
