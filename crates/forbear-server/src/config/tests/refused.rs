@@ -232,11 +232,20 @@ fn plain_http_away_from_this_machine_is_a_warning() {
 
 #[test]
 fn a_credential_in_the_file_is_in_no_message() {
-    let errors = load_text("f.yaml", "providers: {x: {base_url: \"https://u:hunter2@x.example\"}}").unwrap_err();
-    let json = serde_json::to_string(&errors).unwrap();
-    for text in [errors.to_string(), errors.render(false), json] {
-        assert!(text.contains("FB1014") && !text.contains("hunter2"), "{text}");
+    let lone = "providers: {x: {base_url: \"https://u:hunter2@x.example\"}}";
+    // Other faults on the line and beside it show the text around them.
+    let beside = "providers:\n  x:\n    base_url: https://u:hünter2@x.example\n    rotes: []\n  y: {base_url: \
+                  'http://hunter2@y.example', rotes: []}\n";
+    for text in [lone, beside] {
+        let errors = load_text("f.yaml", text).unwrap_err();
+        let json = serde_json::to_string(&errors).unwrap();
+        for said in [errors.to_string(), errors.render(false), json] {
+            assert!(said.contains("FB10") && !said.contains("unter2"), "{said}");
+        }
     }
+    assert!(load_text("f.yaml", lone).unwrap_err().to_string().contains("FB1014"));
+    let shown = load_text("f.yaml", beside).unwrap_err().render(false);
+    assert!(shown.contains("*********@x.example") && shown.contains("*******@y.example"), "{shown}");
 }
 
 #[test]
