@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::built_in::{contracts, defaults};
 use super::fault::{Code, ConfigErrors, ConfigFault};
 use super::merge::{BadBase, merge};
-use super::schema;
+use super::merged_schema;
 use super::settings::{LogFormat, Settings};
 use super::shape::Shape;
 use super::suggest::{listed, nearest};
@@ -148,7 +148,7 @@ impl Reader {
                 return None;
             }
         };
-        let schema = schema();
+        let schema = merged_schema();
         let defaults = defaults(&shipped);
         let shape = Shape { schema: &schema, defaults: &defaults };
         let misfits = shape.check(&root);
