@@ -292,3 +292,29 @@ fn hostile_yaml_is_bounded() {
     }
     assert!(faults(&laughs)[0].contains("FB1002"));
 }
+
+#[test]
+fn every_key_with_a_value_of_another_kind_is_refused_at_its_line() {
+    let lines: Vec<&str> = default_text().lines().collect();
+    let mut tried = 0;
+    for (i, line) in lines.iter().enumerate() {
+        let Some((key, value)) = line.split_once(": ").filter(|(key, _)| !key.contains('#')) else { continue };
+        let mut lines = lines.clone();
+        let changed = format!("{key}: {}", if value.starts_with('[') { "{x: 1}" } else { "[[1]]" });
+        lines[i] = &changed;
+        let found = faults(&lines.join("\n"));
+        assert!(found.iter().all(|f| f.starts_with(&format!("f.yaml:{}:", i + 1))), "{changed}: {found:#?}");
+        tried += 1;
+    }
+    assert!(tried > 50, "{tried}");
+}
+
+#[test]
+fn a_file_cut_anywhere_is_read_or_refused() {
+    let text = format!("{}{FIRST}", default_text().replace("providers: {}", ""));
+    for end in (0..text.len()).step_by(307).filter(|end| text.is_char_boundary(*end)) {
+        if let Err(errors) = load_text("f.yaml", &text[..end]) {
+            assert!(!errors.faults.is_empty() && !errors.render(false).is_empty());
+        }
+    }
+}
