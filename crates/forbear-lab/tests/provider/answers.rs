@@ -270,6 +270,7 @@ async fn bad_requests_are_refused_and_logged() {
         "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         "GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\na",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "not http at all\r\n\r\n",
     ] {
         let mut client = Client::new(&lab).await;
@@ -286,7 +287,7 @@ async fn bad_requests_are_refused_and_logged() {
     .await;
     assert!(client.until("\r\n").await.starts_with("HTTP/1.1 431 "));
     assert!(lab.arrivals().iter().all(|arrival| arrival.fate == Fate::BadRequest));
-    assert_eq!(lab.arrivals().len(), 5);
+    assert_eq!(lab.arrivals().len(), 6);
 }
 
 #[test]

@@ -206,12 +206,13 @@ async fn the_shipped_payments_lose_an_answer_but_not_the_payment() {
     assert_eq!(again.json()["amount"], 500);
     assert_eq!(lab.effects().count, 1);
     let found = loop {
-        let found = get(&lab, "/v1/search/payment_intents?reference=r-9").await.json();
+        let found =
+            get(&lab, "/v1/payment_intents/search?query=metadata%5B%27reference%27%5D%3A%27r-9%27").await.json();
         if found["data"] != serde_json::json!([]) {
             break found;
         }
     };
-    assert_eq!(found["data"][0]["id"], again.json()["id"]);
+    assert_eq!((&found["data"][0]["id"], &found["data"][0]["amount"]), (&again.json()["id"], &500.into()));
 }
 
 #[tokio::test]
