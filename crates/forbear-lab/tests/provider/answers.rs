@@ -328,3 +328,11 @@ fn the_shipped_scenarios_load() {
     names.sort();
     assert!(names.len() >= 4, "{names:?}");
 }
+
+#[test]
+fn the_page_shows_a_scenario_that_loads() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-provider.md")).unwrap();
+    let (_, rest) = page.split_once("```yaml\n").unwrap();
+    let (yaml, _) = rest.split_once("```").unwrap();
+    assert_eq!(Scenario::from_yaml(yaml).unwrap().name(), Some("example"));
+}
