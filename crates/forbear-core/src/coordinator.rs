@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
-use crate::event::{EVENT_VERSION, Event, Fact};
+use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
 use crate::gate::Gate;
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::input::{Input, Settings};
@@ -77,7 +77,7 @@ impl Coordinator {
             Input::Ended { action, attempt, end } => self.ended(now, action, attempt, end, &mut out),
             Input::AgentLeft { action } => self.agent_left(now, action, &mut out),
             Input::CancelTask { task, by } => self.cancel_task(now, &task, by, &mut out),
-            Input::Durable { seq } => self.gate.durable(seq, &mut out),
+            Input::Durable { seq } => self.let_pass(now, seq, &mut out),
             Input::AppendFailed { why } => self.freeze(now, why, &mut out),
             Input::StoreFull(full) => self.store_full = full,
             Input::PolicyLoaded { settings, by } => {
@@ -109,8 +109,11 @@ impl Coordinator {
         if live.stage != Stage::InFlight(attempt) {
             return false;
         }
-        let scope = live.request.scope.clone();
-        if self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).is_none() {
+        if let Some(why) = live.follow_only {
+            self.never_left(now, action, Outcome::Cancelled, why, out);
+            return false;
+        }
+        if self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono)).is_none() {
             return true;
         }
         self.hold_back(now, action, attempt, out);

@@ -86,6 +86,16 @@ impl Gate {
         }
     }
 
+    /// Takes back the attempt of `action` that is held, if one is: it has not left.
+    pub fn withdraw(&mut self, action: ActionId) -> bool {
+        let is_it = |c: &Command| matches!(c, Command::Dispatch(d) if d.action == action);
+        let Some((&seq, _)) = self.held.iter().find(|(_, held)| held.iter().any(is_it)) else { return false };
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.retain(|c| !is_it(c));
+        }
+        true
+    }
+
     /// Freezes, and hands back what was held: its events will never be durable.
     pub fn freeze(&mut self, why: String) -> Vec<Command> {
         self.lost += self.last - self.durable;

@@ -10,6 +10,8 @@ use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
 
+const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
+
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
         let Some(live) = self.live.get_mut(&action) else { return };
@@ -36,10 +38,16 @@ impl Coordinator {
                     self.stop(now, live, Outcome::Cancelled, why, out);
                 }
             }
+            Stage::InFlight(_) if self.gate.withdraw(action) => {
+                self.never_left(now, action, Outcome::Cancelled, why, out);
+            }
             Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
             Stage::InFlight(attempt) => {
-                if let Some(live) = self.live.remove(&action) {
+                if let Some(mut live) = self.live.remove(&action) {
                     let scope = live.request.scope.clone();
+                    // It may have left: it counts, and its charge stays.
+                    live.sends += 1;
+                    live.charged_wait_ms = None;
                     out.push(Command::CancelUpstream { action, attempt });
                     self.stop(now, live, Outcome::Cancelled, why, out);
                     self.free_slot(now, &scope, out);
@@ -72,7 +80,7 @@ impl Coordinator {
         }
         for command in self.gate.freeze(why) {
             match command {
-                Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, out),
+                Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, Outcome::Shed, UNJOURNALED, out),
                 // Deleting what the journal may still need is the one thing that must not happen now.
                 Command::ForgetContent { .. } => {}
                 truth => out.push(truth),
@@ -89,16 +97,26 @@ impl Coordinator {
         }
     }
 
-    fn never_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let Some(live) = self.live.remove(&action) else { return };
+    /// Its attempt was decided and has not left: it ends here, its slot and its charge go back.
+    pub(crate) fn never_left(
+        &mut self,
+        now: Now,
+        action: ActionId,
+        wanted: Outcome,
+        why: &'static str,
+        out: &mut Commands,
+    ) {
+        let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        self.stop_unjournaled(now, live, out);
+        if let Some(attempt) = live.attempt() {
+            self.record_unsent(now, &mut live, attempt, why, out);
+        }
+        self.stop(now, live, wanted, why, out);
         self.free_slot(now, &scope, out);
     }
 
     pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Live, out: &mut Commands) {
-        let why = "the journal cannot be written, so it was not sent; see /-/ready";
-        self.stop(now, live, Outcome::Shed, why, out);
+        self.stop(now, live, Outcome::Shed, UNJOURNALED, out);
     }
 
     fn waiting(&self) -> Vec<ActionId> {
