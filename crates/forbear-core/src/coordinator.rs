@@ -71,6 +71,8 @@ impl Coordinator {
     /// action) changes nothing.
     pub fn handle(&mut self, now: Now, input: Input) -> Commands {
         let mut out = Commands::new();
+        // A timer may be late: whoever gives up before now does so before anything else is decided.
+        self.give_up_due(now, &mut out);
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
             Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),
@@ -166,9 +168,12 @@ impl Coordinator {
         let event = Event { v: EVENT_VERSION, seq, at: now.wall, action, prev, policy: self.policy.clone(), fact };
         self.durable.apply(&event);
         if frozen {
-            self.gate.keep(now.wall, action, event.fact, write == Write::Ahead);
+            self.gate.keep(now.wall, action, event.fact, write != Write::Behind);
         } else {
-            out.push(Command::Append { event: Box::new(event), behind: write == Write::Behind });
+            if write != Write::Behind {
+                self.gate.remember(seq, now.wall, action, &event.fact);
+            }
+            out.push(Command::Append { event: Box::new(event), behind: write != Write::Ahead });
         }
         seq
     }
@@ -184,6 +189,8 @@ impl Coordinator {
 pub(crate) enum Write {
     /// Somebody waits for it: flush soon.
     Ahead,
-    /// In the same order, without waking the writer.
+    /// In the same order, without waking the writer; kept if the append fails.
+    Kept,
+    /// In the same order, without waking the writer. A failed append may lose it.
     Behind,
 }

@@ -3,6 +3,7 @@
 //! What is in line goes; a read on the wire is cancelled upstream; a write on the wire is followed to its end, because
 //! cancelling it would only hide what it did.
 
+use crate::action::admit::must_be_durable;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
@@ -10,7 +11,7 @@ use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
 
-const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
+pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
@@ -81,21 +82,22 @@ impl Coordinator {
         if self.gate.frozen().is_some() {
             return;
         }
-        for command in self.gate.freeze(why) {
+        let held = self.gate.freeze(why);
+        // Those in line first: a slot that comes back must not let one out that cannot be journaled.
+        for action in self.waiting() {
+            if self.live.get(&action).is_some_and(|l| must_be_durable(&l.request))
+                && let Some(mut live) = self.live.remove(&action)
+            {
+                self.unline(now, &mut live);
+                self.stop_unjournaled(now, live, out);
+            }
+        }
+        for command in held {
             match command {
                 Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, Outcome::Shed, UNJOURNALED, out),
                 // Deleting what the journal may still need is the one thing that must not happen now.
                 Command::ForgetContent { .. } => {}
                 truth => out.push(truth),
-            }
-        }
-        for action in self.waiting() {
-            let durable = |l: &Live| l.recorded && l.request.rank.writes();
-            if self.live.get(&action).is_some_and(durable)
-                && let Some(mut live) = self.live.remove(&action)
-            {
-                self.unline(now, &mut live);
-                self.stop_unjournaled(now, live, out);
             }
         }
     }

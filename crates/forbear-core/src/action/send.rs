@@ -1,6 +1,7 @@
 //! Leaving: slots, the order of a scope's line, the plan of a retry and its budgets.
 
 use crate::action::admit::{must_be_durable, write_for};
+use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
 use crate::backoff;
 use crate::classify::{BoundarySource, Kind};
@@ -119,12 +120,16 @@ impl Coordinator {
         self.pump(now, scope, out);
     }
 
-    /// Time passed: who gives up, and whose turn it is.
-    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
+    /// Who gives up.
+    pub(crate) fn give_up_due(&mut self, now: Now, out: &mut Commands) {
         while let Some((at, action)) = self.expiries.first().copied().filter(|(at, _)| *at <= now.mono) {
             self.expiries.remove(&(at, action));
             self.expire(now, action, out);
         }
+    }
+
+    /// Time passed: whose turn it is.
+    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
         while let Some((at, scope)) = self.looks.first().cloned().filter(|(at, _)| *at <= now.mono) {
             self.looks.remove(&(at, scope.clone()));
             self.next_look.remove(&scope);
@@ -216,6 +221,9 @@ impl Coordinator {
     pub(crate) fn hold_back(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) {
         if self.draining {
             return self.never_left(now, action, Outcome::Deferred, "Forbear is shutting down", out);
+        }
+        if self.gate.frozen().is_some() && self.live.get(&action).is_some_and(|l| must_be_durable(&l.request)) {
+            return self.never_left(now, action, Outcome::Shed, UNJOURNALED, out);
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
