@@ -223,7 +223,10 @@ fn plain_http_away_from_this_machine_is_a_warning() {
     let text = "providers:\n  x:\n    base_url: http://10.0.0.1:8080\n";
     let warnings = loaded(text).warnings;
     assert_eq!(warnings.faults.len(), 1);
-    assert!(warnings.to_string().starts_with("forbear.yaml:3:15: warning FB1015: providers.x.base_url: "), "{warnings}");
+    assert!(
+        warnings.to_string().starts_with("forbear.yaml:3:15: warning FB1015: providers.x.base_url: "),
+        "{warnings}"
+    );
     assert!(loaded("providers: {x: {base_url: \"http://127.0.0.1:8080\"}}").warnings.faults.is_empty());
 }
 
