@@ -44,6 +44,8 @@ pub struct Contract {
     pub idempotency: Option<Idempotency>,
     /// The error member that this provider's clients read.
     pub error_shape: ErrorShape,
+    /// How this provider's event streams end, so that a cut one is not taken for a whole one.
+    pub stream: StreamRule,
 }
 
 impl Default for Contract {
@@ -65,8 +67,19 @@ impl Default for Contract {
             url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
             idempotency: None,
             error_shape: ErrorShape::Problem,
+            stream: StreamRule::default(),
         }
     }
+}
+
+/// Lines of a `text/event-stream` body that say how it ended. A mark is the beginning of a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamRule {
+    /// A whole stream has one of these; with none named, every stream that is not cut is whole.
+    pub ends: Vec<String>,
+    /// A stream with one of these failed inside.
+    pub errors: Vec<String>,
 }
 
 /// Bounds of one scope.

@@ -3,10 +3,151 @@
 //!
 //! Classify first, then [`effect`](crate::effect): the kind says what to do about the scope, the effect what happened to
 //! the world.
+//!
+//! | file | reads |
+//! |---|---|
+//! | `retry_after`, `rate_limit`, `x_rate_limit` | header fields: a wait, or windows of a limit (`seen`) |
+//! | `values`, `duration`, `http_date`, `number` | what one value says, in every format |
+//! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
+//! | `server_time` | the server's clock, against which instants are measured |
+//! | `meaning`, `boundary` | from all of these to a kind and an instant |
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Contract;
+use crate::policy::Rank;
 use crate::time::{Now, Wall};
+
+mod body;
+mod body_reset;
+mod boundary;
+mod codes;
+mod duration;
+mod http_date;
+mod meaning;
+mod number;
+mod problem;
+mod rate_limit;
+mod raw;
+mod retry_after;
+mod seen;
+mod server_time;
+#[cfg(test)]
+mod tests;
+mod values;
+mod verdict;
+mod x_rate_limit;
+
+pub use body::BODY_BYTES_MAX;
+
+/// Reads one answer. `rank` is that of the action's class.
+#[must_use]
+pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> Classification {
+    let mut malformed = raw::Malformed::default();
+    let mut contradictions = Vec::new();
+    let present = Present::scan(contract, facts.headers);
+    let should_retry = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
+    let json = facts
+        .body
+        .filter(|_| codes::body_matters(contract, facts.status))
+        .and_then(|body| body::json(facts.headers, body));
+
+    let time = (present.any() || json.is_some()).then(|| server_time::ServerTime::read(facts.headers, facts.received));
+    let mut asked = None;
+    let mut rate_limit = seen::SeenWindows::default();
+    let mut limit_headers = seen::SeenWindows::default();
+    if let Some(time) = &time {
+        if present.retry_after {
+            asked = retry_after::read(facts.headers, contract.retry_after_unit, time, &mut malformed);
+        }
+        // A cached answer tells of the quota as it was.
+        if present.rate_limit && !time.cached {
+            rate_limit = rate_limit::read(facts.headers, time, &mut malformed);
+        }
+        if present.limit_headers && !time.cached {
+            limit_headers = x_rate_limit::read(facts.headers, &contract.limit_headers, time, &mut malformed);
+        }
+    }
+
+    let signals = meaning::Signals { windows: [&rate_limit, &limit_headers], asked_to_wait: asked.is_some() };
+    let meaning = meaning::read(contract, rank, facts, json.as_ref(), signals);
+    let told_in_body = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
+    let body = match (&json, &time) {
+        (Some(json), Some(time)) if told_in_body => {
+            body_reset::read(json, contract.retry_after_unit, time, &mut malformed)
+        }
+        _ => None,
+    };
+    let candidates = boundary::Candidates {
+        status: facts.status,
+        kind: meaning.kind,
+        asked,
+        rate_limit: &rate_limit,
+        limit_headers: &limit_headers,
+        body,
+        violated: &meaning.violated,
+    };
+    let boundary = candidates.choose(facts.received, &mut contradictions);
+    Classification {
+        before_work: before_work(contract, facts.status, &meaning),
+        kind: meaning.kind,
+        rule: meaning.rule,
+        boundary,
+        windows: rate_limit.0.into_iter().chain(limit_headers.0).map(|seen| seen.window).collect(),
+        should_retry,
+        malformed: malformed.0,
+        contradictions,
+        code: json.as_ref().filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
+    }
+}
+
+/// The code rule's word first. A 429 is what the contract says of it. Any other 4xx that means "not now" would count as
+/// not applied if it meant "never" ([`effect`](crate::effect)); reading it better takes nothing of that away.
+fn before_work(contract: &Contract, status: u16, meaning: &meaning::Meaning<'_>) -> bool {
+    let refused = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted);
+    meaning.before_work.unwrap_or(match status {
+        429 => refused && contract.throttled_before_work,
+        408 | 409 | 425 => false,
+        400..500 => refused,
+        _ => false,
+    })
+}
+
+/// Which signals an answer carries, so that one without any costs one look at its field names.
+#[derive(Debug, Clone, Copy, Default)]
+struct Present {
+    retry_after: bool,
+    rate_limit: bool,
+    limit_headers: bool,
+}
+
+impl Present {
+    fn scan(contract: &Contract, headers: &http::HeaderMap) -> Self {
+        let mut present = Self::default();
+        for name in headers.keys().map(http::HeaderName::as_str) {
+            match name.as_bytes() {
+                [b'r', b'e', ..] | [b'x', b'-', b'm' | b'a', ..] => {
+                    present.retry_after |= name == "retry-after" || retry_after::IN_MS.contains(&name);
+                }
+                [b'r', b'a', ..] => present.rate_limit |= name.starts_with("ratelimit"),
+                [b'x', b'-', b'r', ..] => present.limit_headers |= x_rate_limit::is_generic(name),
+                _ => {}
+            }
+        }
+        present.limit_headers = present.limit_headers
+            || contract
+                .limit_headers
+                .iter()
+                .any(|header| header.name.contains('*') || headers.contains_key(&*header.name));
+        present
+    }
+
+    const fn any(self) -> bool {
+        self.retry_after || self.rate_limit || self.limit_headers
+    }
+}
 
 /// What was seen of one answer.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +245,7 @@ pub struct Window {
 pub struct Classification {
     pub kind: Kind,
     /// Which rule decided: `status 429`, `code error.code=insufficient_quota`, `x-should-retry: false` ...
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// The contract's word that this refusal was decided before any work.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub before_work: bool,

@@ -57,6 +57,29 @@ pub enum Code {
 }
 
 impl Code {
+    pub const ALL: [Self; 20] = [
+        Self::FB1001,
+        Self::FB1002,
+        Self::FB1003,
+        Self::FB1004,
+        Self::FB1005,
+        Self::FB1006,
+        Self::FB1007,
+        Self::FB1008,
+        Self::FB1009,
+        Self::FB1010,
+        Self::FB1011,
+        Self::FB1012,
+        Self::FB1013,
+        Self::FB1014,
+        Self::FB1015,
+        Self::FB1016,
+        Self::FB1017,
+        Self::FB1018,
+        Self::FB1019,
+        Self::FB1020,
+    ];
+
     pub(super) const fn of(kind: FaultKind) -> Self {
         match kind {
             FaultKind::OutOfBounds => Self::FB1007,

@@ -1,6 +1,7 @@
 //! Files in, configurations or messages out.
 
 mod defaults;
+mod pages;
 mod refused;
 
 use super::*;

@@ -11,6 +11,8 @@ use serde_saphyr::{Location, Spanned};
 const DEPTH_MAX: usize = 32;
 /// Values of a file. 256 providers of 1,000 routes would be too many for a person as well.
 const NODES_MAX: usize = 100_000;
+/// Values that aliases may bring in again.
+const REPLAYED_MAX: usize = 10_000;
 
 /// Where something stands in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +60,7 @@ pub(super) struct NotYaml {
 pub(super) fn read(text: &str) -> Result<Node, NotYaml> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX, max_nodes: NODES_MAX, max_documents: 1 },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: REPLAYED_MAX },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::PassThrough,
         with_snippet: false,
     };
