@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
-use crate::event::{EVENT_VERSION, Event, Fact};
+use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
 use crate::gate::Gate;
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::input::{Input, Settings};
@@ -71,13 +71,15 @@ impl Coordinator {
     /// action) changes nothing.
     pub fn handle(&mut self, now: Now, input: Input) -> Commands {
         let mut out = Commands::new();
+        // A timer may be late: whoever gives up before now does so before anything else is decided.
+        self.give_up_due(now, &mut out);
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
             Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),
             Input::Ended { action, attempt, end } => self.ended(now, action, attempt, end, &mut out),
             Input::AgentLeft { action } => self.agent_left(now, action, &mut out),
             Input::CancelTask { task, by } => self.cancel_task(now, &task, by, &mut out),
-            Input::Durable { seq } => self.gate.durable(seq, &mut out),
+            Input::Durable { seq } => self.let_pass(now, seq, &mut out),
             Input::AppendFailed { why } => self.freeze(now, why, &mut out),
             Input::StoreFull(full) => self.store_full = full,
             Input::PolicyLoaded { settings, by } => {
@@ -109,8 +111,11 @@ impl Coordinator {
         if live.stage != Stage::InFlight(attempt) {
             return false;
         }
-        let scope = live.request.scope.clone();
-        if self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).is_none() {
+        if let Some(why) = live.follow_only {
+            self.never_left(now, action, Outcome::Cancelled, why, out);
+            return false;
+        }
+        if self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono)).is_none() {
             return true;
         }
         self.hold_back(now, action, attempt, out);
@@ -169,9 +174,12 @@ impl Coordinator {
         let event = Event { v: EVENT_VERSION, seq, at: now.wall, action, prev, policy: self.policy.clone(), fact };
         self.durable.apply(&event);
         if frozen {
-            self.gate.keep(now.wall, action, event.fact, write == Write::Ahead);
+            self.gate.keep(now.wall, action, event.fact, write != Write::Behind);
         } else {
-            out.push(Command::Append { event: Box::new(event), behind: write == Write::Behind });
+            if write != Write::Behind {
+                self.gate.remember(seq, now.wall, action, &event.fact);
+            }
+            out.push(Command::Append { event: Box::new(event), behind: write != Write::Ahead });
         }
         seq
     }
@@ -187,6 +195,8 @@ impl Coordinator {
 pub(crate) enum Write {
     /// Somebody waits for it: flush soon.
     Ahead,
-    /// In the same order, without waking the writer.
+    /// In the same order, without waking the writer; kept if the append fails.
+    Kept,
+    /// In the same order, without waking the writer. A failed append may lose it.
     Behind,
 }

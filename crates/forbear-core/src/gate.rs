@@ -4,7 +4,7 @@
 //! After a failed append the gate is frozen: nothing new that must be durable is let in. It thaws only when the state
 //! was rebuilt from the journal. What was decided meanwhile is kept, up to a bound, and written then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::command::{Command, Commands};
 use crate::event::Fact;
@@ -20,6 +20,8 @@ pub struct Gate {
     durable: u64,
     held: BTreeMap<u64, Vec<Command>>,
     frozen: Option<String>,
+    /// Facts that were appended and are not durable yet, those that must not be lost with a failed append.
+    pending: VecDeque<(u64, Kept)>,
     kept: Vec<Kept>,
     lost: u64,
 }
@@ -78,6 +80,9 @@ impl Gate {
         }
         // An acknowledgement of what was never appended would let commands through that nothing protects.
         self.durable = seq.0.min(self.last);
+        while self.pending.front().is_some_and(|(at, _)| *at <= self.durable) {
+            self.pending.pop_front();
+        }
         while let Some(entry) = self.held.first_entry() {
             if *entry.key() > self.durable {
                 break;
@@ -86,11 +91,27 @@ impl Gate {
         }
     }
 
+    /// Takes back the attempt of `action` that is held, if one is: it has not left.
+    pub fn withdraw(&mut self, action: ActionId) -> bool {
+        let is_it = |c: &Command| matches!(c, Command::Dispatch(d) if d.action == action);
+        let Some((&seq, _)) = self.held.iter().find(|(_, held)| held.iter().any(is_it)) else { return false };
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.retain(|c| !is_it(c));
+        }
+        true
+    }
+
     /// Freezes, and hands back what was held: its events will never be durable.
     pub fn freeze(&mut self, why: String) -> Vec<Command> {
-        self.lost += self.last - self.durable;
         self.frozen = Some(why);
         std::mem::take(&mut self.held).into_values().flatten().collect()
+    }
+
+    /// Remembers an appended fact until it is durable. At the bound it is not: the thaw counts it as lost.
+    pub fn remember(&mut self, seq: Seq, at: Wall, action: Option<ActionId>, fact: &Fact) {
+        if self.pending.len() < KEPT_FACTS_MAX {
+            self.pending.push_back((seq.0, Kept { at, action, fact: fact.clone() }));
+        }
     }
 
     /// Keeps a fact for the thaw. Facts of reads are only counted.
@@ -102,10 +123,13 @@ impl Gate {
         }
     }
 
-    /// Opens again at the journal's end. Gives back what was kept and how many facts are gone at most.
+    /// Opens again at the journal's end. Gives back what the journal does not have and was kept and how many facts are gone at most.
     pub fn thaw(&mut self, last: Seq) -> (Vec<Kept>, u64) {
-        let kept = std::mem::take(&mut self.kept);
-        let lost = self.lost;
+        let pending = std::mem::take(&mut self.pending).into_iter().filter(|(seq, _)| *seq > last.0);
+        let mut kept: Vec<Kept> = pending.map(|(_, kept)| kept).collect();
+        let gone = self.last.saturating_sub(last.0).saturating_sub(kept.len() as u64);
+        let lost = self.lost + gone;
+        kept.append(&mut self.kept);
         *self = Self::resume(last);
         (kept, lost)
     }
@@ -147,8 +171,24 @@ mod tests {
         gate.keep(Wall(1), None, Fact::LogGap { events_at_most: 0, reason: String::new() }, true);
         gate.keep(Wall(1), None, Fact::LogGap { events_at_most: 0, reason: String::new() }, false);
         let (kept, lost) = gate.thaw(Seq(0));
-        assert_eq!((kept.len(), lost), (1, 2));
+        assert_eq!((kept.len(), lost), (1, 2), "one appended and one decided while frozen");
         assert_eq!(gate.next_seq(), Seq(1));
+    }
+
+    #[test]
+    fn what_was_appended_and_is_not_in_the_journal_is_given_back() {
+        let mut gate = Gate::resume(Seq(0));
+        let fact = Fact::LogGap { events_at_most: 0, reason: String::new() };
+        for _ in 0..4 {
+            let seq = gate.next_seq();
+            gate.remember(seq, Wall(i64::try_from(seq.0).unwrap()), None, &fact);
+        }
+        gate.next_seq();
+        gate.durable(Seq(1), &mut Vec::new());
+        gate.freeze("disk full".into());
+        let (kept, lost) = gate.thaw(Seq(2));
+        assert_eq!(kept.iter().map(|k| k.at.0).collect::<Vec<_>>(), [3, 4], "the second was durable after all");
+        assert_eq!(lost, 1, "the fifth was behind");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod action;
 pub mod backoff;
 pub mod classify;
 pub mod command;
+mod consistency;
 pub mod contract;
 pub mod coordinator;
 pub mod durable;

@@ -43,7 +43,6 @@ impl Coordinator {
         for live in self.live.values_mut() {
             let open = self.durable.open.get(&live.request.action);
             live.last_seq = open.map(|o| o.last_seq);
-            live.recorded = open.is_some();
         }
         if lost > 0 {
             let fact = Fact::LogGap { events_at_most: lost, reason: why };
@@ -52,6 +51,9 @@ impl Coordinator {
         for fact in kept {
             let at = Now { wall: fact.at, ..now };
             self.emit(at, fact.action, fact.fact, Write::Ahead, &mut out);
+        }
+        for live in self.live.values_mut() {
+            live.recorded = self.durable.open.contains_key(&live.request.action);
         }
         self.settle_orphans(now, &mut out);
         out

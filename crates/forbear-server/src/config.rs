@@ -33,10 +33,29 @@ pub fn contract_text(provider: &str) -> Option<&'static str> {
     built_in::CONTRACTS.iter().find(|(name, _)| *name == provider).map(|(_, text)| *text)
 }
 
-/// The JSON Schema of the file, for editors. No key is required: what is not said has its default, and what a class or a
-/// route of the user's own must say is required within it.
+/// The JSON Schema of the file, for editors. What has a default need not be written, also within a class or a section
+/// that is laid over one; required are only the parts of a rule in a list.
 #[must_use]
 pub fn schema() -> Json {
+    let mut whole = merged_schema();
+    if let Some(parts) = whole["$defs"].as_object_mut() {
+        for (_, part) in parts.iter_mut().filter(|(name, _)| !RULES.contains(&name.as_str())) {
+            if let Some(part) = part.as_object_mut() {
+                part.remove("required");
+            }
+        }
+    }
+    if let Some(top) = whole.as_object_mut() {
+        top.remove("required");
+    }
+    whole
+}
+
+/// The types whose values stand in lists, so that no default is under them.
+const RULES: [&str; 3] = ["RouteRule", "LimitHeader", "CodeRule"];
+
+/// The schema of the configuration with the defaults filled in, where everything must be there.
+fn merged_schema() -> Json {
     let mut whole = Json::from(schemars::schema_for!(Settings));
     let policy = Json::from(schemars::schema_for!(Policy));
     whole["title"] = "Forbear".into();

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use forbear_core::command::Commands;
@@ -126,7 +126,7 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     commands.extend(load_policy(&mut core, clock, core_settings));
     let shard = Shard::new(core, clock);
     // Nothing was appended yet, so nothing was reported to nobody.
-    let _ = cell.set(Arc::clone(&shard));
+    let _ = cell.set(Arc::downgrade(&shard));
     shard.connect(store, commands);
 
     let gateway = Arc::new(Gateway {
@@ -183,11 +183,11 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
 
 type Opened = (Store, Recovered, forbear_store::LogId);
 
-fn open(options: forbear_store::Options, shard: Arc<OnceLock<Arc<Shard>>>) -> Result<Opened, StartError> {
+fn open(options: forbear_store::Options, shard: Arc<OnceLock<Weak<Shard>>>) -> Result<Opened, StartError> {
     let opened = Store::open(
         options,
         Box::new(move |progress| {
-            if let Some(shard) = shard.get() {
+            if let Some(shard) = shard.get().and_then(Weak::upgrade) {
                 shard.progress(progress);
             }
         }),

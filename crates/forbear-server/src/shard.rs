@@ -20,6 +20,7 @@ use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
 use forbear_store::{Batch, Progress, Store};
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
@@ -37,6 +38,7 @@ pub struct Shard {
     timer: Notify,
     frozen: Notify,
     snapshot_due: Notify,
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 struct Inner {
@@ -72,6 +74,7 @@ impl Shard {
             timer: Notify::new(),
             frozen: Notify::new(),
             snapshot_due: Notify::new(),
+            tasks: Mutex::default(),
         })
     }
 
@@ -83,9 +86,12 @@ impl Shard {
         let mut inner = self.lock();
         self.settle(&mut inner, recovered, None);
         drop(inner);
-        tokio::spawn(Arc::clone(self).run_timer());
-        tokio::spawn(Arc::clone(self).run_thaw());
-        tokio::spawn(Arc::clone(self).run_snapshots());
+        let tasks = [
+            tokio::spawn(Arc::clone(self).run_timer()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_thaw()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_snapshots()).abort_handle(),
+        ];
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
     }
 
     #[must_use]
@@ -192,6 +198,9 @@ impl Shard {
 
     /// Saves a snapshot and closes the journal. Call it when nothing is live any more.
     pub fn close(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
         let Some(store) = self.store.get() else { return };
         if self.not_ready().is_none_or(|why| why == "shutting down") {
             self.save_snapshot(store);

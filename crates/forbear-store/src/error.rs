@@ -34,6 +34,8 @@ pub enum StoreError {
     Busy { message: String },
     #[error("event {found} was given where {expected} comes next")]
     OutOfOrder { expected: u64, found: u64 },
+    #[error("{} holds log {found}, it was made for log {expected}", .dir.display())]
+    OtherLog { dir: PathBuf, expected: String, found: String },
 }
 
 /// How an append failed, as far as the core has to know.
@@ -64,6 +66,7 @@ impl StoreError {
             Self::SnapshotLost { .. } => "FB2012",
             Self::Busy { .. } => "FB2013",
             Self::OutOfOrder { .. } => "FB2014",
+            Self::OtherLog { .. } => "FB2015",
         }
     }
 
@@ -84,6 +87,9 @@ impl StoreError {
             Self::Stopped { .. } => "Look at the failure that was reported before; the store opens again after it.",
             Self::Missing { .. } => "Start `forbear serve` once with this data directory, or name the right one.",
             Self::Busy { .. } => "Close the other program that has the database open for writing.",
+            Self::OtherLog { .. } => {
+                "The journal was removed or replaced: restore it, or remove the rest of the directory to begin a new one."
+            }
             Self::OutOfOrder { .. } => "This is a fault of Forbear's own: report it with the log.",
         }
     }
@@ -99,6 +105,7 @@ impl StoreError {
             | Self::Foreign { .. }
             | Self::Newer { .. }
             | Self::SnapshotLost { .. }
+            | Self::OtherLog { .. }
             | Self::OutOfOrder { .. } => FailureKind::Corrupt,
             Self::InUse { .. } | Self::Io { .. } | Self::Stopped { .. } | Self::Missing { .. } | Self::Busy { .. } => {
                 FailureKind::Io

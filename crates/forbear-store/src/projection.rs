@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::row::Row;
+use crate::schema;
 
 /// One action, as the projection has it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -225,7 +226,7 @@ fn started_at(id: ActionId) -> Wall {
 /// Makes the table again from the journal, in one transaction. Actions whose beginning is no longer kept stay as they
 /// are. Gives the number of events read.
 pub(crate) fn rebuild(conn: &Connection, names: &mut Names, base_seq: u64) -> Result<u64, StoreError> {
-    let tx = conn.unchecked_transaction()?;
+    let tx = schema::begin(conn)?;
     tx.execute("DELETE FROM actions WHERE first_seq > ?1", [base_seq.cast_signed()])?;
     // Also the words that nothing uses any more.
     *names = Names::default();

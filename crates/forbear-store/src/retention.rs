@@ -11,14 +11,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::row::utc_day;
-use crate::snapshot;
+use crate::{schema, snapshot};
 
 /// Journal rows of one step.
 const STEP_ROWS_MAX: i64 = 256;
 /// Actions of one step.
 const STEP_ACTIONS_MAX: i64 = 2_000;
+/// Of rows, and of contents, in one step: all of it is overwritten.
+const STEP_BYTES_MAX: i64 = 4 << 20;
 /// Pages given back to the file system in one step.
-const STEP_PAGES_MAX: i64 = 4_096;
+const STEP_PAGES_MAX: i64 = 1_024;
 const DAY_MS: u128 = 86_400_000;
 /// The time in an id has 48 bits.
 const ID_TIME_MAX: u128 = (1 << 48) - 1;
@@ -42,7 +44,7 @@ impl Retention {
     /// One step; `true` when nothing is left to do.
     pub(crate) fn step(&mut self, conn: &Connection, retention_days: u32) -> Result<bool, StoreError> {
         let cut_day = self.cut_day(conn, retention_days)?;
-        let tx = conn.unchecked_transaction()?;
+        let tx = schema::begin(conn)?;
         let rows = forget_rows(&tx, cut_day)?;
         let actions = forget_actions(&tx, cut_day)?;
         tx.commit()?;
@@ -75,14 +77,16 @@ impl Retention {
 
 /// Deletes rows from the beginning up to the first that stays, and moves the base with them.
 fn forget_rows(tx: &Connection, cut_day: i64) -> Result<u64, StoreError> {
-    let mut statement = tx.prepare_cached("SELECT last_seq, hash, day FROM journal ORDER BY first_seq LIMIT ?1")?;
+    let mut statement =
+        tx.prepare_cached("SELECT last_seq, hash, day, length(events) FROM journal ORDER BY first_seq LIMIT ?1")?;
     let mut rows = statement.query([STEP_ROWS_MAX])?;
-    let mut base: Option<(i64, [u8; 32])> = None;
+    let (mut base, mut bytes) = (None::<(i64, [u8; 32])>, 0);
     while let Some(row) = rows.next()? {
-        if row.get::<_, i64>(2)? >= cut_day {
+        if row.get::<_, i64>(2)? >= cut_day || bytes >= STEP_BYTES_MAX {
             break;
         }
         base = Some((row.get(0)?, row.get(1)?));
+        bytes += row.get::<_, i64>(3)?;
     }
     drop(rows);
     let Some((seq, hash)) = base else { return Ok(0) };
@@ -96,10 +100,23 @@ fn forget_actions(tx: &Connection, cut_day: i64) -> Result<u64, StoreError> {
     let Ok(cut_day) = u128::try_from(cut_day) else { return Ok(0) };
     let id_end = ((cut_day * DAY_MS).min(ID_TIME_MAX) << 80).to_be_bytes();
     let base_seq: i64 = tx.query_row("SELECT base_seq FROM log", [], |r| r.get(0))?;
-    let old = "SELECT id FROM actions WHERE id < ?1 AND last_seq <= ?2 ORDER BY id LIMIT ?3";
-    tx.execute(&format!("DELETE FROM contents WHERE action IN ({old})"), params![id_end, base_seq, STEP_ACTIONS_MAX])?;
-    let deleted =
-        tx.execute(&format!("DELETE FROM actions WHERE id IN ({old})"), params![id_end, base_seq, STEP_ACTIONS_MAX])?;
+    let mut statement = tx.prepare_cached(
+        "SELECT id, coalesce(length(sealed), 0) FROM actions LEFT JOIN contents ON action = id
+         WHERE id < ?1 AND last_seq <= ?2 ORDER BY id LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![id_end, base_seq, STEP_ACTIONS_MAX])?;
+    let (mut last, mut bytes) = (None::<[u8; 16]>, 0);
+    while let Some(row) = rows.next()?
+        && bytes < STEP_BYTES_MAX
+    {
+        last = Some(row.get(0)?);
+        bytes += row.get::<_, i64>(1)?;
+    }
+    drop(rows);
+    let Some(last) = last else { return Ok(0) };
+    let gone = "SELECT id FROM actions WHERE id <= ?1 AND last_seq <= ?2";
+    tx.execute(&format!("DELETE FROM contents WHERE action IN ({gone})"), params![last, base_seq])?;
+    let deleted = tx.execute(&format!("DELETE FROM actions WHERE id IN ({gone})"), params![last, base_seq])?;
     Ok(deleted as u64)
 }
 

@@ -5,10 +5,12 @@
 //! refused untouched.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use forbear_audit::chain::LogId;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::error::StoreError;
 
@@ -21,6 +23,8 @@ const LOCK_FILE: &str = "journal.lock";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut back to this after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
+/// A log id in hex, and some room to say what stands there instead.
+const LOG_NAME_BYTES_MAX: u64 = 64;
 const PROBE_BYTES: i64 = 256 << 10;
 const STATEMENTS_CACHED: usize = 64;
 
@@ -39,6 +43,7 @@ pub(crate) fn claim(dir: &Path) -> Result<File, StoreError> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .open(&path)
         .map_err(|e| StoreError::io(&path, &e))?;
@@ -47,6 +52,29 @@ pub(crate) fn claim(dir: &Path) -> Result<File, StoreError> {
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { dir: dir.to_owned() }),
         Err(TryLockError::Error(e)) => Err(StoreError::io(&path, &e)),
     }
+}
+
+/// Holds the directory to its log. The lock file names it from the first time on, so that a journal that was emptied,
+/// lost or swapped is not quietly followed by another one.
+pub(crate) fn hold_to_log(mut claim: &File, dir: &Path, log: LogId) -> Result<(), StoreError> {
+    let path = dir.join(LOCK_FILE);
+    let io = |e| StoreError::io(&path, &e);
+    let mut expected = String::new();
+    claim.rewind().map_err(io)?;
+    claim.take(LOG_NAME_BYTES_MAX).read_to_string(&mut expected).map_err(io)?;
+    let (expected, found) = (expected.trim_end().to_owned(), log.to_string());
+    // Less than a whole name is one that a crash cut.
+    if expected.len() < found.len() {
+        claim.set_len(0).and_then(|()| claim.rewind()).map_err(io)?;
+        claim.write_all(format!("{found}\n").as_bytes()).map_err(io)?;
+        return claim.sync_all().and_then(|()| sync_dir(dir)).map_err(io);
+    }
+    if expected == found { Ok(()) } else { Err(StoreError::OtherLog { dir: dir.to_owned(), expected, found }) }
+}
+
+/// A transaction that is a writer's from its first statement, so that no upgrade can be refused in its middle.
+pub(crate) fn begin(conn: &Connection) -> Result<Transaction<'_>, StoreError> {
+    Ok(Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?)
 }
 
 fn make_private_dir(dir: &Path) -> std::io::Result<()> {

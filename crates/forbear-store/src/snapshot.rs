@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
 use crate::options::SNAPSHOT_BYTES_MAX;
+use crate::schema;
 
 const DOMAIN: &[u8] = b"forbear-snapshot-v1\0";
 const KEPT: i64 = 2;
@@ -36,7 +37,7 @@ pub(crate) fn save(conn: &Connection, log: LogId, snapshot: &Snapshot) -> Result
     if bytes > SNAPSHOT_BYTES_MAX {
         return Err(StoreError::TooLarge { what: "a snapshot", bytes, bytes_max: SNAPSHOT_BYTES_MAX });
     }
-    let tx = conn.unchecked_transaction()?;
+    let tx = schema::begin(conn)?;
     let digest = digest(log, snapshot.seq.0, &snapshot.bytes);
     tx.execute(
         "INSERT OR REPLACE INTO snapshots (seq, digest, state) VALUES (?1, ?2, ?3)",

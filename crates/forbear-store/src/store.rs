@@ -50,7 +50,7 @@ pub struct Store {
     writer: Mutex<Option<WriterHandle>>,
     log_id: LogId,
     /// Held for as long as the store lives: the directory is ours.
-    _claim: File,
+    claim: File,
 }
 
 /// A store and what to rebuild from: the snapshot, then the tail.
@@ -80,7 +80,7 @@ impl Store {
             writer: Mutex::new(None),
             log_id: LogId([0; 16]),
             options,
-            _claim: claim,
+            claim,
         };
         let Started { reopened: Reopened { snapshot, tail, last_seq }, log_id, writer } = store.start(false)?;
         store.log_id = log_id;
@@ -109,6 +109,7 @@ impl Store {
         // After a failed flush the system may hold pages that it calls clean and the disk never got. This writes
         // everything that the log still has into the database, and flushes that.
         drain(&conn, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        schema::hold_to_log(&self.claim, &self.options.dir, recover::base(&conn)?.head.log)?;
         if failed_before {
             schema::probe(&conn)?;
         }

@@ -4,6 +4,7 @@
 //! At the first failure it gives up: what was queued is dropped, everything after is refused, and the caller rebuilds
 //! from what the disk really holds.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +62,9 @@ impl Writer {
 
     /// Until the store closes (then the last durable sequence number comes back) or fails.
     pub(crate) fn run(mut self) -> Result<Seq, StoreError> {
-        let end = self.serve();
+        // A panic of the callback must not leave a queue that is taken from by nobody.
+        let end = std::panic::catch_unwind(AssertUnwindSafe(|| self.serve()))
+            .unwrap_or_else(|_| Err(StoreError::Stopped { message: "the writer's thread panicked".into() }));
         match &end {
             Ok(_) => self.outgoing.stop(StoreError::Stopped { message: "it is closed".into() }),
             Err(error) => {
@@ -90,7 +93,7 @@ impl Writer {
     fn group(&mut self, batches: &[Batch], deletes: &[ActionId]) -> Result<(), StoreError> {
         let events = || batches.iter().flat_map(|b| &b.events);
         let rows = self.encoder.rows(events())?;
-        let tx = self.conn.unchecked_transaction()?;
+        let tx = schema::begin(&self.conn)?;
         rows.iter().try_for_each(|row| insert(&tx, row))?;
         projection::apply(&tx, &mut self.names, events())?;
         for (action, sealed) in batches.iter().flat_map(|b| &b.contents) {

@@ -27,7 +27,7 @@ pub(super) fn run(workshop: &Workshop) -> Result<Counts> {
     let forbear = workshop.forbear()?;
     let python = environment(workshop)?;
     let mut pytest = workshop.command(python);
-    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]);
+    pytest.args(["-m", "pytest", "-q", TESTS]);
     pytest.env("FORBEAR_BIN", forbear).env("PYTHONDONTWRITEBYTECODE", "1");
     workshop.counted(pytest)
 }

@@ -28,11 +28,10 @@ pub(super) fn counts_in(line: &str) -> Option<Counts> {
     let is_cargo = line.starts_with("test result: ");
     let is_nextest = line.starts_with("Summary [") && line.contains(" run: ");
     // `3 failed, 2 passed in 1.20s`, between rules of `=` unless pytest is told to be quiet.
-    let ends = ["passed", "failed", "error", "errors", "ran"];
-    let is_pytest = line
-        .trim_matches(['=', ' '])
-        .rsplit_once(" in ")
-        .is_some_and(|(counts, took)| ends.iter().any(|end| counts.ends_with(end)) && is_pytest_time(took));
+    let outcomes = ["passed", "failed", "error", "errors"];
+    let is_pytest = line.trim_matches(['=', ' ']).rsplit_once(" in ").is_some_and(|(counts, took)| {
+        is_pytest_time(took) && counts.split([' ', ',']).any(|word| outcomes.contains(&word))
+    });
     if !(is_cargo || is_nextest || is_pytest) {
         return None;
     }
@@ -64,6 +63,7 @@ mod tests {
             ("     Summary [   1.009s] 5 tests run: 3 passed (1 slow), 1 failed, 1 timed out, 0 skipped", 3, 2),
             ("======== 2 failed, 7 passed, 1 error in 12.34s ========", 7, 3),
             ("9 passed in 1.02s", 9, 0),
+            ("1 failed, 19 passed, 1 skipped, 1 warning in 64.43s (0:01:04)", 19, 1),
             ("9 passed in 75.02s (0:01:15)", 9, 0),
         ] {
             assert_eq!(counts_in(line), Some(Counts { passed, failed }), "{line}");

@@ -62,7 +62,10 @@ fn tidy(workshop: &Workshop) -> Result<Counts> {
 fn tests(workshop: &Workshop) -> Result<Counts> {
     let nextest = workshop.succeeds(workshop.cargo(&["nextest", "--version"]));
     workshop.counted(if nextest {
-        workshop.cargo(&["nextest", "run", "--workspace", "--all-targets", "--no-fail-fast", "--no-tests", "pass"])
+        let profile = if workshop.long { "long" } else { "default" };
+        let mut command = workshop.cargo(&["nextest", "run", "--profile", profile, "--workspace", "--all-targets"]);
+        command.args(["--no-fail-fast", "--no-tests", "pass"]);
+        command
     } else {
         workshop.cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"])
     })

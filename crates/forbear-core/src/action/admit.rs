@@ -67,11 +67,11 @@ impl Coordinator {
         };
         let delayed = scope.delayed();
         let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
-        if due >= live.deadline {
+        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
+        if due >= live.deadline && live.deadline <= queue_end {
             let why = "its scope opens after its deadline";
             return self.refuse(now, live, Outcome::DeadlineExhausted, why, None, out);
         }
-        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
         if due >= queue_end || request.body_pending {
             let why = "its scope opens later than a connection should be held";
             return self.refuse(now, live, Outcome::Deferred, why, Some(seconds), out);

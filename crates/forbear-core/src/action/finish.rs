@@ -37,7 +37,11 @@ impl Coordinator {
             straight,
         };
         // A proven end follows from what is already written; an open one must be found again after a crash.
-        let write = if outcome.is_terminal() { Write::Behind } else { Write::Ahead };
+        let write = match write_for(r) {
+            Write::Ahead if outcome.is_terminal() && live.recorded => Write::Kept,
+            _ if outcome.is_terminal() => Write::Behind,
+            _ => Write::Ahead,
+        };
         let action = r.action;
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), write, out);
         if live.recorded && outcome.is_terminal() && r.rank.writes() {

@@ -3,12 +3,15 @@
 //! What is in line goes; a read on the wire is cancelled upstream; a write on the wire is followed to its end, because
 //! cancelling it would only hide what it did.
 
+use crate::action::admit::must_be_durable;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
+
+pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
@@ -21,8 +24,11 @@ impl Coordinator {
         let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
         debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
         let of_task = self.live.values().filter(|l| l.request.task == *task);
-        let actions: Vec<ActionId> = of_task.map(|l| l.request.action).collect();
-        for action in actions {
+        let mut actions: Vec<(bool, ActionId)> =
+            of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
+        // Those in line first: the slot of one that is withdrawn must not wake another of the same task.
+        actions.sort_unstable();
+        for (_, action) in actions {
             self.withdraw(now, action, "its task was cancelled", out);
         }
     }
@@ -36,10 +42,16 @@ impl Coordinator {
                     self.stop(now, live, Outcome::Cancelled, why, out);
                 }
             }
+            Stage::InFlight(_) if self.gate.withdraw(action) => {
+                self.never_left(now, action, Outcome::Cancelled, why, out);
+            }
             Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
             Stage::InFlight(attempt) => {
-                if let Some(live) = self.live.remove(&action) {
+                if let Some(mut live) = self.live.remove(&action) {
                     let scope = live.request.scope.clone();
+                    // It may have left: it counts, and its charge stays.
+                    live.sends += 1;
+                    live.charged_wait_ms = None;
                     out.push(Command::CancelUpstream { action, attempt });
                     self.stop(now, live, Outcome::Cancelled, why, out);
                     self.free_slot(now, &scope, out);
@@ -70,35 +82,46 @@ impl Coordinator {
         if self.gate.frozen().is_some() {
             return;
         }
-        for command in self.gate.freeze(why) {
-            match command {
-                Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, out),
-                // Deleting what the journal may still need is the one thing that must not happen now.
-                Command::ForgetContent { .. } => {}
-                truth => out.push(truth),
-            }
-        }
+        let held = self.gate.freeze(why);
+        // Those in line first: a slot that comes back must not let one out that cannot be journaled.
         for action in self.waiting() {
-            let durable = |l: &Live| l.recorded && l.request.rank.writes();
-            if self.live.get(&action).is_some_and(durable)
+            if self.live.get(&action).is_some_and(|l| must_be_durable(&l.request))
                 && let Some(mut live) = self.live.remove(&action)
             {
                 self.unline(now, &mut live);
                 self.stop_unjournaled(now, live, out);
             }
         }
+        for command in held {
+            match command {
+                Command::Dispatch(dispatch) => self.never_left(now, dispatch.action, Outcome::Shed, UNJOURNALED, out),
+                // Deleting what the journal may still need is the one thing that must not happen now.
+                Command::ForgetContent { .. } => {}
+                truth => out.push(truth),
+            }
+        }
     }
 
-    fn never_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let Some(live) = self.live.remove(&action) else { return };
+    /// Its attempt was decided and has not left: it ends here, its slot and its charge go back.
+    pub(crate) fn never_left(
+        &mut self,
+        now: Now,
+        action: ActionId,
+        wanted: Outcome,
+        why: &'static str,
+        out: &mut Commands,
+    ) {
+        let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        self.stop_unjournaled(now, live, out);
+        if let Some(attempt) = live.attempt() {
+            self.record_unsent(now, &mut live, attempt, why, out);
+        }
+        self.stop(now, live, wanted, why, out);
         self.free_slot(now, &scope, out);
     }
 
     pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Live, out: &mut Commands) {
-        let why = "the journal cannot be written, so it was not sent; see /-/ready";
-        self.stop(now, live, Outcome::Shed, why, out);
+        self.stop(now, live, Outcome::Shed, UNJOURNALED, out);
     }
 
     fn waiting(&self) -> Vec<ActionId> {

@@ -28,9 +28,18 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
-        let live = live;
         let next = self.judge(now, &live, &report);
         self.close_scope(now, &live, out);
+        match &next {
+            // Told of an open effect, the provider's refusal is the proof.
+            Verdict::Relay(Outcome::Rejected) if live.request.rank.writes() => live.effect = Effect::NotApplied,
+            Verdict::Retry(_) => match report.evidence {
+                Evidence::NotSent | Evidence::Refused => live.unsent += 1,
+                Evidence::Unknown => live.unknown_resends += 1,
+                Evidence::Answered | Evidence::AnsweredPartially => {}
+            },
+            _ => {}
+        }
         self.follow(now, live, attempt, next, result_seq, out);
     }
 
@@ -139,10 +148,6 @@ impl Coordinator {
             }
             Verdict::Retry(why) => {
                 self.release_only(&live);
-                if live.last.is_none() || live.effect == Effect::Unknown {
-                    live.unknown_resends += u32::from(live.effect == Effect::Unknown);
-                    live.unsent += u32::from(live.effect == Effect::NotApplied);
-                }
                 self.plan_retry(now, live, why, out);
             }
             Verdict::Unknown(why) => {
@@ -151,7 +156,10 @@ impl Coordinator {
             }
             Verdict::Stop(why) => {
                 self.release_only(&live);
-                self.stop(now, live, Outcome::BudgetExhausted, why, out);
+                match live.follow_only {
+                    Some(gone) => self.stop(now, live, Outcome::Cancelled, gone, out),
+                    None => self.stop(now, live, Outcome::BudgetExhausted, why, out),
+                }
             }
         }
         self.pump(now, &scope, out);

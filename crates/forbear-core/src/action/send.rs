@@ -1,6 +1,7 @@
 //! Leaving: slots, the order of a scope's line, the plan of a retry and its budgets.
 
 use crate::action::admit::{must_be_durable, write_for};
+use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
 use crate::backoff;
 use crate::classify::{BoundarySource, Kind};
@@ -8,7 +9,7 @@ use crate::command::{Command, Commands, Dispatch};
 use crate::coordinator::Coordinator;
 use crate::effect::{Effect, Evidence};
 use crate::event::{ActionResult, Fact, Outcome};
-use crate::ids::{ActionId, AttemptNo, ScopeId};
+use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::policy::Rank;
 use crate::register::{Place, Turn, WaitReason};
 use crate::time::{Mono, Now};
@@ -71,6 +72,19 @@ impl Coordinator {
         }
     }
 
+    /// What waited for the journal goes on. Its scope may have closed meanwhile, or its task be gone: an attempt is asked
+    /// about again.
+    pub(crate) fn let_pass(&mut self, now: Now, seq: Seq, out: &mut Commands) {
+        let mut passed = Commands::new();
+        self.gate.durable(seq, &mut passed);
+        for command in passed {
+            match command {
+                Command::Dispatch(d) if !self.confirm_send(now, d.action, d.attempt, out) => {}
+                command => out.push(command),
+            }
+        }
+    }
+
     /// Lets out of a scope's line whoever may leave now, and notes when to look again.
     pub(crate) fn pump(&mut self, now: Now, scope: &ScopeId, out: &mut Commands) {
         let gap = self.gap();
@@ -106,12 +120,16 @@ impl Coordinator {
         self.pump(now, scope, out);
     }
 
-    /// Time passed: who gives up, and whose turn it is.
-    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
+    /// Who gives up.
+    pub(crate) fn give_up_due(&mut self, now: Now, out: &mut Commands) {
         while let Some((at, action)) = self.expiries.first().copied().filter(|(at, _)| *at <= now.mono) {
             self.expiries.remove(&(at, action));
             self.expire(now, action, out);
         }
+    }
+
+    /// Time passed: whose turn it is.
+    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
         while let Some((at, scope)) = self.looks.first().cloned().filter(|(at, _)| *at <= now.mono) {
             self.looks.remove(&(at, scope.clone()));
             self.next_look.remove(&scope);
@@ -201,22 +219,16 @@ impl Coordinator {
 
     /// The scope closed between the decision and the first byte: back into the line, with nothing spent.
     pub(crate) fn hold_back(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) {
+        if self.draining {
+            return self.never_left(now, action, Outcome::Deferred, "Forbear is shutting down", out);
+        }
+        if self.gate.frozen().is_some() && self.live.get(&action).is_some_and(|l| must_be_durable(&l.request)) {
+            return self.never_left(now, action, Outcome::Shed, UNJOURNALED, out);
+        }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
         let closed = self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).unwrap_or(now.mono);
-        if live.recorded {
-            let result = ActionResult {
-                attempt,
-                evidence: Evidence::NotSent,
-                effect: Effect::NotApplied,
-                status: None,
-                classification: None,
-                transport: Some("held back: its scope closed before the first byte".into()),
-            };
-            let write = write_for(&live.request);
-            let seq = self.emit(now, Some(action), Fact::ActionResult(Box::new(result)), write, out);
-            live.last_seq = Some(seq);
-        }
+        self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
         if let Some(s) = self.scopes.get_mut(&scope) {
             s.give_slot();
         }
@@ -230,6 +242,31 @@ impl Coordinator {
             return self.pump(now, &scope, out);
         }
         self.wait(now, live, due, expires, WaitReason::Boundary, out);
+    }
+
+    /// An announced attempt did not leave.
+    pub(crate) fn record_unsent(
+        &mut self,
+        now: Now,
+        live: &mut Live,
+        attempt: AttemptNo,
+        why: &str,
+        out: &mut Commands,
+    ) {
+        if !live.recorded {
+            return;
+        }
+        let result = ActionResult {
+            attempt,
+            evidence: Evidence::NotSent,
+            effect: Effect::NotApplied,
+            status: None,
+            classification: None,
+            transport: Some(why.to_owned()),
+        };
+        let write = write_for(&live.request);
+        let seq = self.emit(now, Some(live.request.action), Fact::ActionResult(Box::new(result)), write, out);
+        live.last_seq = Some(seq);
     }
 
     /// Closes a scope for an answer's boundary, or for a refusal without one as long as the refused call backs off.

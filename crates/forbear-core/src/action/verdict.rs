@@ -76,9 +76,7 @@ fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
         }
         return Verdict::Retry(if open { "same key: the provider honours it" } else { "status allows a retry" });
     }
-    // A refusal of a resend with an honoured key is the provider's word on the action itself.
-    let settled = matches!(c.kind, Kind::Rejected | Kind::Conflict) && s.key_honoured;
-    if open && !settled {
+    if open && !settles(s, answer) {
         return Verdict::Unknown("the answer leaves open whether it was done");
     }
     Verdict::Relay(Outcome::Rejected)
@@ -113,6 +111,14 @@ fn unanswered(s: Situation<'_>) -> Verdict {
         Some(why) => Verdict::Stop(why),
         None => Verdict::Retry("no answer came to a call without lasting effect"),
     }
+}
+
+/// A refusal of a resend with an honoured key is the provider's word on the action itself, unless it was given by
+/// whoever stands before the key is looked at: authentication, access and routing say nothing of the first send.
+#[must_use]
+pub fn settles(s: Situation<'_>, answer: &HeadSeen) -> bool {
+    let before_the_key = matches!(answer.status, 401 | 403 | 404 | 405 | 407 | 429);
+    matches!(answer.classification.kind, Kind::Rejected | Kind::Conflict) && s.key_honoured && !before_the_key
 }
 
 const fn may_repeat_unknown(s: Situation<'_>) -> bool {
@@ -217,6 +223,23 @@ mod tests {
         let four = rule(4, &[429]);
         let s = Situation { answer: Some(&answer), ..situation(Rank::Read, &four) };
         assert_eq!(verdict(s), Verdict::Relay(Outcome::Rejected));
+    }
+
+    #[test]
+    fn a_refusal_settles_an_unknown_write_only_where_the_key_was_looked_at() {
+        let all = rule(9, &[]);
+        for (status, settled) in [(400, true), (409, true), (422, true), (401, false), (403, false), (404, false)] {
+            let answer = head(status, Kind::Rejected);
+            let s = Situation {
+                answer: Some(&answer),
+                effect: Effect::Unknown,
+                sends: 2,
+                key_honoured: true,
+                ..situation(Rank::IdempotentWrite, &all)
+            };
+            assert_eq!(verdict(s) == Verdict::Relay(Outcome::Rejected), settled, "{status}");
+            assert!(settled || matches!(verdict(s), Verdict::Unknown(_)), "{status}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::number::Decimal;
 
 /// Bytes of prose that are looked at.
 pub(super) const PROSE_BYTES_MAX: usize = 2_048;
+/// Longest duration in words: one that is nearer to a cut may have lost its second half.
+const SPOKEN_BYTES_MAX: usize = 64;
 /// Phrases of one text that are looked at.
 const PHRASES_MAX: usize = 16;
 /// Parts of one duration (`1d 2h 3m 4s 5ms` has five).
@@ -79,10 +81,11 @@ pub(super) fn prose(text: &str) -> Option<(u64, String)> {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
+    let cut = end < text.len();
     let text = text.get(..end)?.to_ascii_lowercase();
     let phrases = PHRASES.iter().flat_map(|phrase| text.match_indices(phrase).take(PHRASES_MAX));
     let said = phrases.filter_map(|(at, phrase)| {
-        let duration = text.get(at + phrase.len()..)?;
+        let duration = text.get(at + phrase.len()..).filter(|rest| !cut || rest.len() >= SPOKEN_BYTES_MAX)?;
         let (ms, rest) = spoken_ms(duration)?;
         text.get(at..text.len() - rest.len()).map(|words| (ms, words))
     });
@@ -236,6 +239,10 @@ mod tests {
     fn prose_is_looked_at_up_to_its_bound() {
         let far = format!("{}retry in 5s", "ü".repeat(PROSE_BYTES_MAX));
         assert_eq!(prose(&far), None);
+        let mut cut = format!("{}retry in 1h", "x".repeat(PROSE_BYTES_MAX - 11));
+        assert_eq!(prose(&cut).map(|(ms, _)| ms), Some(3_600_000));
+        cut.push_str(" 59m");
+        assert_eq!(prose(&cut), None);
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::body;
 use super::codes;
 use super::problem::{self, ProblemType};
-use super::seen::SeenWindows;
+use super::signals::Signals;
 use super::{Kind, ResponseFacts};
 use crate::contract::{CodeMeaning, CodeRule, Contract};
 use crate::policy::Rank;
@@ -35,15 +35,10 @@ pub(super) struct Meaning<'a> {
     pub(super) rule: Cow<'static, str>,
     /// The code rule's word, where it gave one.
     pub(super) before_work: Option<bool>,
+    /// The code rule's wait, where it gave one.
+    pub(super) wait_seconds: Option<u64>,
     /// Windows that the body names as the ones that refused.
     pub(super) violated: Vec<&'a str>,
-}
-
-/// What else than the body the meaning depends on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Signals<'a> {
-    pub(super) windows: [&'a SeenWindows; 2],
-    pub(super) asked_to_wait: bool,
 }
 
 pub(super) fn read<'a>(
@@ -51,18 +46,18 @@ pub(super) fn read<'a>(
     rank: Rank,
     facts: &ResponseFacts<'_>,
     json: Option<&'a Value>,
-    signals: Signals<'_>,
+    signals: &Signals<'_>,
 ) -> Meaning<'a> {
     let status = facts.status;
     if let Some(rule) = codes::first_hit(contract, status, facts.headers, json) {
         return by_rule(rule, status);
     }
     let by_body = if status >= 400 { json.and_then(|json| by_body(status, json, signals)) } else { None };
-    by_body.unwrap_or_else(|| by_status(status, rank, signals))
+    by_body.unwrap_or_else(|| by_status(contract, status, rank, signals))
 }
 
 fn plain<'a>(kind: Kind, rule: impl Into<Cow<'static, str>>) -> Meaning<'a> {
-    Meaning { kind, rule: rule.into(), before_work: None, violated: Vec::new() }
+    Meaning { kind, rule: rule.into(), before_work: None, wait_seconds: None, violated: Vec::new() }
 }
 
 fn by_rule<'a>(rule: &CodeRule, status: u16) -> Meaning<'a> {
@@ -77,17 +72,17 @@ fn by_rule<'a>(rule: &CodeRule, status: u16) -> Meaning<'a> {
         CodeMeaning::Conflict => Kind::Conflict,
         CodeMeaning::KeyMismatch | CodeMeaning::Rejected => Kind::Rejected,
     };
-    Meaning { before_work: rule.before_work, ..plain(kind, codes::words(rule)) }
+    Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, ..plain(kind, codes::words(rule)) }
 }
 
-fn by_body<'a>(status: u16, json: &'a Value, signals: Signals<'_>) -> Option<Meaning<'a>> {
+fn by_body<'a>(status: u16, json: &'a Value, signals: &Signals<'_>) -> Option<Meaning<'a>> {
     let problem = problem::read(json);
     match (status, problem.known_type) {
         (429, Some(ProblemType::AbnormalUsageDetected)) => {
             return Some(plain(Kind::Rejected, "problem abnormal-usage-detected"));
         }
         (429, Some(ProblemType::QuotaExceeded)) => {
-            let long = signals.windows.iter().flat_map(|seen| &seen.0).any(|seen| {
+            let long = signals.windows().any(|seen| {
                 problem.violated.contains(&seen.window.name.as_str())
                     && seen.window.window_ms.is_some_and(|ms| ms >= QUOTA_WINDOW_MS_MIN)
             });
@@ -118,20 +113,24 @@ fn spent_code<'a>(json: &Value) -> Option<Meaning<'a>> {
     })
 }
 
-fn by_status<'a>(status: u16, rank: Rank, signals: Signals<'_>) -> Meaning<'a> {
+fn by_status<'a>(contract: &Contract, status: u16, rank: Rank, signals: &Signals<'_>) -> Meaning<'a> {
     let kind = match status {
         0..400 => Kind::Success,
-        403 if signals.windows.iter().any(|seen| seen.any_spent()) => {
+        403 if signals.windows().any(|seen| seen.window.remaining == Some(0)) => {
             return plain(Kind::Throttled, "status 403 with no quota left");
         }
-        403 if signals.asked_to_wait => return plain(Kind::Throttled, "status 403 with retry-after"),
+        403 if signals.asked.is_some() => return plain(Kind::Throttled, "status 403 with retry-after"),
         // What a read did not find may be there later; the breaker counts it apart.
         404 if rank == Rank::Read => return plain(Kind::Rejected, "status 404 on a read"),
+        429 if contract.throttle_needs_retry_after && !signals.retry_after_sent => {
+            return plain(Kind::Exhausted, "status 429 without retry-after");
+        }
         429 => Kind::Throttled,
         503 | 529 => Kind::Unavailable,
         408 | 425 => Kind::Transient,
         409 => Kind::Conflict,
-        400..500 => Kind::Rejected,
+        // No server, and no proxy before it, will do it the next time either.
+        400..500 | 501 | 505 | 511 => Kind::Rejected,
         500.. => Kind::Transient,
     };
     plain(kind, status_words(status))

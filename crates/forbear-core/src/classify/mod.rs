@@ -9,6 +9,7 @@
 //! | `retry_after`, `rate_limit`, `x_rate_limit` | header fields: a wait, or windows of a limit (`seen`) |
 //! | `values`, `duration`, `http_date`, `number` | what one value says, in every format |
 //! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
+//! | `signals` | all of an answer that says when, gathered |
 //! | `server_time` | the server's clock, against which instants are measured |
 //! | `meaning`, `boundary` | from all of these to a kind and an instant |
 
@@ -34,6 +35,7 @@ mod raw;
 mod retry_after;
 mod seen;
 mod server_time;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -47,55 +49,23 @@ pub use body::BODY_BYTES_MAX;
 pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> Classification {
     let mut malformed = raw::Malformed::default();
     let mut contradictions = Vec::new();
-    let present = Present::scan(contract, facts.headers);
     let should_retry = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
     let json = facts
         .body
         .filter(|_| codes::body_matters(contract, facts.status))
         .and_then(|body| body::json(facts.headers, body));
-
-    let time = (present.any() || json.is_some()).then(|| server_time::ServerTime::read(facts.headers, facts.received));
-    let mut asked = None;
-    let mut rate_limit = seen::SeenWindows::default();
-    let mut limit_headers = seen::SeenWindows::default();
-    if let Some(time) = &time {
-        if present.retry_after {
-            asked = retry_after::read(facts.headers, contract.retry_after_unit, time, &mut malformed);
-        }
-        // A cached answer tells of the quota as it was.
-        if present.rate_limit && !time.cached {
-            rate_limit = rate_limit::read(facts.headers, time, &mut malformed);
-        }
-        if present.limit_headers && !time.cached {
-            limit_headers = x_rate_limit::read(facts.headers, &contract.limit_headers, time, &mut malformed);
-        }
+    let mut signals = signals::Signals::read(contract, facts, &mut malformed);
+    let meaning = meaning::read(contract, rank, facts, json.as_ref(), &signals);
+    if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (&json, meaning.kind) {
+        signals.read_body(contract, facts, json, &mut malformed);
     }
-
-    let signals = meaning::Signals { windows: [&rate_limit, &limit_headers], asked_to_wait: asked.is_some() };
-    let meaning = meaning::read(contract, rank, facts, json.as_ref(), signals);
-    let told_in_body = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
-    let body = match (&json, &time) {
-        (Some(json), Some(time)) if told_in_body => {
-            body_reset::read(json, contract.retry_after_unit, time, &mut malformed)
-        }
-        _ => None,
-    };
-    let candidates = boundary::Candidates {
-        status: facts.status,
-        kind: meaning.kind,
-        asked,
-        rate_limit: &rate_limit,
-        limit_headers: &limit_headers,
-        body,
-        violated: &meaning.violated,
-    };
-    let boundary = candidates.choose(facts.received, &mut contradictions);
+    let boundary = boundary::choose(facts, &meaning, &signals, &mut contradictions);
     Classification {
         before_work: before_work(contract, facts.status, &meaning),
         kind: meaning.kind,
         rule: meaning.rule,
         boundary,
-        windows: rate_limit.0.into_iter().chain(limit_headers.0).map(|seen| seen.window).collect(),
+        windows: signals.into_windows(),
         should_retry,
         malformed: malformed.0,
         contradictions,
@@ -113,40 +83,6 @@ fn before_work(contract: &Contract, status: u16, meaning: &meaning::Meaning<'_>)
         400..500 => refused,
         _ => false,
     })
-}
-
-/// Which signals an answer carries, so that one without any costs one look at its field names.
-#[derive(Debug, Clone, Copy, Default)]
-struct Present {
-    retry_after: bool,
-    rate_limit: bool,
-    limit_headers: bool,
-}
-
-impl Present {
-    fn scan(contract: &Contract, headers: &http::HeaderMap) -> Self {
-        let mut present = Self::default();
-        for name in headers.keys().map(http::HeaderName::as_str) {
-            match name.as_bytes() {
-                [b'r', b'e', ..] | [b'x', b'-', b'm' | b'a', ..] => {
-                    present.retry_after |= name == "retry-after" || retry_after::IN_MS.contains(&name);
-                }
-                [b'r', b'a', ..] => present.rate_limit |= name.starts_with("ratelimit"),
-                [b'x', b'-', b'r', ..] => present.limit_headers |= x_rate_limit::is_generic(name),
-                _ => {}
-            }
-        }
-        present.limit_headers = present.limit_headers
-            || contract
-                .limit_headers
-                .iter()
-                .any(|header| header.name.contains('*') || headers.contains_key(&*header.name));
-        present
-    }
-
-    const fn any(self) -> bool {
-        self.retry_after || self.rate_limit || self.limit_headers
-    }
 }
 
 /// What was seen of one answer.
@@ -194,6 +130,8 @@ pub enum BoundarySource {
     LimitHeader,
     /// A member of the body.
     Body,
+    /// The contract's word on this refusal, where the answer itself names no instant.
+    Contract,
 }
 
 impl BoundarySource {
@@ -205,6 +143,7 @@ impl BoundarySource {
             Self::RateLimit => "rate_limit",
             Self::LimitHeader => "limit_header",
             Self::Body => "body",
+            Self::Contract => "contract",
         }
     }
 }
@@ -249,6 +188,7 @@ pub struct Classification {
     /// The contract's word that this refusal was decided before any work.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub before_work: bool,
+    /// On a success only a window that it left without quota; what a redirect or a job to poll asks for is not read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boundary: Option<Boundary>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

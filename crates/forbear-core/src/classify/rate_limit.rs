@@ -7,7 +7,7 @@
 //! A field that breaks its grammar is ignored as a whole and named. `RateLimit-Reset` is a delta by the drafts and epoch
 //! seconds at GitLab; its size tells them apart.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
 
 use super::number;
@@ -17,16 +17,16 @@ use super::server_time::ServerTime;
 use super::values::{self, Reading, When};
 use crate::contract::ValueFormat;
 
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+const RATE_LIMIT: &str = "ratelimit";
+const POLICY: &str = "ratelimit-policy";
+const LIMIT: &str = "ratelimit-limit";
+const REMAINING: &str = "ratelimit-remaining";
+const RESET: &str = "ratelimit-reset";
 /// GitLab's HTTP-date beside `RateLimit-Reset`, and the name of what limits.
-const RESET_TIME: HeaderName = HeaderName::from_static("ratelimit-resettime");
-const NAME: HeaderName = HeaderName::from_static("ratelimit-name");
+const RESET_TIME: &str = "ratelimit-resettime";
+const NAME: &str = "ratelimit-name";
 
-/// Bytes of one field that are parsed.
+/// Bytes of one field that are parsed; a longer one is malformed, since a cut one could say less than was meant.
 const FIELD_BYTES_MAX: usize = 4_096;
 
 /// One member of `RateLimit-Policy`.
@@ -42,7 +42,7 @@ pub(super) struct Policy {
 }
 
 /// The windows that the fields tell of.
-pub(super) fn read(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> SeenWindows {
+pub(super) fn read(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> SeenWindows<'static> {
     let policies = policies(headers, malformed);
     let mut seen =
         combined(headers, time, malformed).or_else(|| old_triple(headers, time, malformed)).unwrap_or_default();
@@ -53,34 +53,34 @@ pub(super) fn read(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malfo
 }
 
 fn policies(headers: &HeaderMap, malformed: &mut Malformed) -> Vec<Policy> {
-    let Some(field) = field(headers, &POLICY) else { return Vec::new() };
+    let Some(field) = field(headers, POLICY) else { return Vec::new() };
     parse_policies(&field).unwrap_or_else(|| {
-        malformed.note_field(headers, &POLICY);
+        malformed.note_field(headers, POLICY);
         Vec::new()
     })
 }
 
 /// `RateLimit` of draft 07 or later.
-fn combined(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> Option<SeenWindows> {
-    let field = field(headers, &RATE_LIMIT)?;
+fn combined(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> Option<SeenWindows<'static>> {
+    let field = field(headers, RATE_LIMIT)?;
     let windows = match field.iter().find(|byte| !matches!(byte, b' ' | b'\t')) {
         Some(b'a'..=b'z' | b'*') => parse_dictionary(&field, time),
         _ => parse_windows(&field, time),
     };
     if windows.is_none() {
-        malformed.note_field(headers, &RATE_LIMIT);
+        malformed.note_field(headers, RATE_LIMIT);
     }
     windows
 }
 
-fn parse_windows(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
+fn parse_windows(field: &[u8], time: &ServerTime) -> Option<SeenWindows<'static>> {
     let mut seen = SeenWindows::default();
-    for member in &Parser::new(field).parse::<List>().ok()? {
+    for member in &Parser::new(bounded(field)?).parse::<List>().ok()? {
         let ListEntry::Item(item) = member else { return None };
         let mut one = SeenWindow::new(item.bare_item.as_string()?.as_str());
         one.remaining(whole(&item.params, "r")??);
         if let Some(after_s) = whole(&item.params, "t")? {
-            one.reset(delta(after_s), time, || raw::shown(field));
+            one.reset(delta(after_s), time, RATE_LIMIT);
         }
         partition(&item.params)?;
         seen.push(one);
@@ -88,8 +88,8 @@ fn parse_windows(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
     Some(seen)
 }
 
-fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
-    let members = Parser::new(field).parse::<Dictionary>().ok()?;
+fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows<'static>> {
+    let members = Parser::new(bounded(field)?).parse::<Dictionary>().ok()?;
     let member = |name: &str| match members.get(name) {
         None => Some(None),
         Some(ListEntry::Item(item)) => non_negative(&item.bare_item).map(Some),
@@ -97,7 +97,7 @@ fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
     };
     let mut one = SeenWindow::new(UNNAMED);
     one.limit(member("limit")??);
-    one.reset(delta(member("reset")??), time, || raw::shown(field));
+    one.reset(delta(member("reset")??), time, RATE_LIMIT);
     if let Some(remaining) = member("remaining")? {
         one.remaining(remaining);
     }
@@ -105,7 +105,7 @@ fn parse_dictionary(field: &[u8], time: &ServerTime) -> Option<SeenWindows> {
 }
 
 fn parse_policies(field: &[u8]) -> Option<Vec<Policy>> {
-    let members = Parser::new(field).parse::<List>().ok()?;
+    let members = Parser::new(bounded(field)?).parse::<List>().ok()?;
     let policy = |member: &ListEntry| {
         let ListEntry::Item(item) = member else { return None };
         let window_s = whole(&item.params, "w")?;
@@ -128,43 +128,43 @@ fn parse_policies(field: &[u8]) -> Option<Vec<Policy>> {
 }
 
 /// The three fields of drafts to 06. Nothing of them is required of the others.
-fn old_triple(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> Option<SeenWindows> {
+fn old_triple(headers: &HeaderMap, time: &ServerTime, malformed: &mut Malformed) -> Option<SeenWindows<'static>> {
     let name = headers.get(NAME).map(|name| raw::shown(name.as_bytes()));
     let mut one = SeenWindow::new(name.as_deref().unwrap_or(UNNAMED));
     let mut seen = SeenWindows::default();
-    if let Some(limit) = field(headers, &LIMIT) {
+    if let Some(limit) = field(headers, LIMIT) {
         match parse_limit(&limit) {
             Some((limit, policies)) => {
                 one.limit(limit);
                 policies.iter().for_each(|policy| add_policy(&mut seen, policy));
             }
-            None => malformed.note_field(headers, &LIMIT),
+            None => malformed.note_field(headers, LIMIT),
         }
     }
-    if let Some(remaining) = field(headers, &REMAINING) {
+    if let Some(remaining) = field(headers, REMAINING) {
         match least(&remaining) {
             Some(remaining) => one.remaining(remaining),
-            None => malformed.note_field(headers, &REMAINING),
+            None => malformed.note_field(headers, REMAINING),
         }
     }
     for (name, format) in [(RESET, ValueFormat::Auto), (RESET_TIME, ValueFormat::HttpDate)] {
         if one.window.reset_ms.is_some() {
             break;
         }
-        for line in headers.get_all(&name).iter().take(raw::FIELD_LINES_MAX) {
+        for line in headers.get_all(name).iter().take(raw::FIELD_LINES_MAX) {
             match raw::text(line) {
                 Some("") => {}
                 Some(text) if let Some(reading) = values::read(format, text, time.ours) => {
-                    one.reset(reading, time, || raw::shown_lines(headers, name.as_str()));
+                    one.reset(reading, time, name);
                 }
-                _ => malformed.note(name.as_str(), line.as_bytes()),
+                _ => malformed.note(name, line.as_bytes()),
             }
         }
     }
     let told = one.window.limit.or(one.window.remaining).or(one.window.reset_ms).is_some();
     if told {
         if one.window.window_ms.is_none() {
-            let of_same_quota = |other: &&SeenWindow| other.window.limit == one.window.limit;
+            let of_same_quota = |other: &&SeenWindow<'_>| other.window.limit == one.window.limit;
             one.window.window_ms = seen.0.iter().find(of_same_quota).and_then(|other| other.window.window_ms);
         }
         seen.0.insert(0, one);
@@ -193,7 +193,7 @@ fn least(field: &[u8]) -> Option<u64> {
 }
 
 /// A policy says how long the window of its name is, or of its quota where it has no name.
-fn add_policy(seen: &mut SeenWindows, policy: &Policy) {
+fn add_policy(seen: &mut SeenWindows<'_>, policy: &Policy) {
     let window_ms = policy.window_s.map(|s| s.saturating_mul(1_000));
     let mut known = false;
     for one in &mut seen.0 {
@@ -219,13 +219,15 @@ fn add_policy(seen: &mut SeenWindows, policy: &Policy) {
     }
 }
 
-/// The field's lines joined; `None` where it is absent or empty. Over the bound it is cut, which breaks its grammar or
-/// loses members that were too many.
-fn field(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+/// The field's lines joined; `None` where it is absent or empty.
+fn field(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     headers.get(name)?;
-    let mut all = raw::joined(headers, name.as_str());
-    all.truncate(FIELD_BYTES_MAX);
+    let all = raw::joined(headers, name);
     all.iter().any(|byte| !matches!(byte, b' ' | b'\t')).then_some(all)
+}
+
+fn bounded(field: &[u8]) -> Option<&[u8]> {
+    (field.len() <= FIELD_BYTES_MAX).then_some(field)
 }
 
 fn delta(seconds: u64) -> Reading {

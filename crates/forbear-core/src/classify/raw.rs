@@ -1,6 +1,6 @@
 //! Provider bytes made fit for a record: cut, printable, never interpreted.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 /// Bytes of a raw value that a record keeps.
 pub(super) const RAW_BYTES_MAX: usize = 128;
@@ -56,8 +56,8 @@ impl Malformed {
         }
     }
 
-    pub(super) fn note_field(&mut self, headers: &HeaderMap, name: &HeaderName) {
-        self.note(name.as_str(), &joined(headers, name.as_str()));
+    pub(super) fn note_field(&mut self, headers: &HeaderMap, name: &str) {
+        self.note(name, &joined(headers, name));
     }
 }
 

@@ -12,23 +12,27 @@ pub(super) const NAME_BYTES_MAX: usize = 64;
 /// The window of fields that name none.
 pub(super) const UNNAMED: &str = "default";
 
-/// A window and its reset as sent.
+/// A window, and where its reset was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SeenWindow {
+pub(super) struct SeenWindow<'a> {
     pub(super) window: Window,
-    /// How the reset was read.
-    pub(super) reading: String,
-    /// The reset's field as sent.
-    pub(super) raw: String,
+    pub(super) reset: Option<Reset<'a>>,
+}
+
+/// How a reset was read, and in which field. The words for it are made only where it decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reset<'a> {
+    pub(super) reading: Reading,
+    pub(super) field: &'a str,
 }
 
 /// Windows in the order in which they were told.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SeenWindows(pub(super) Vec<SeenWindow>);
+pub(super) struct SeenWindows<'a>(pub(super) Vec<SeenWindow<'a>>);
 
-impl SeenWindows {
+impl<'a> SeenWindows<'a> {
     /// The window of that name, a new one where there is none; `None` when the bound is reached.
-    pub(super) fn named(&mut self, name: &str) -> Option<&mut SeenWindow> {
+    pub(super) fn named(&mut self, name: &str) -> Option<&mut SeenWindow<'a>> {
         let name = cut(name);
         let at = match self.0.iter().position(|seen| seen.window.name == name) {
             Some(at) => at,
@@ -42,24 +46,20 @@ impl SeenWindows {
     }
 
     /// Adds a window even if its name is there already: one policy has a window for each partition.
-    pub(super) fn push(&mut self, seen: SeenWindow) -> bool {
+    pub(super) fn push(&mut self, seen: SeenWindow<'a>) -> bool {
         let fits = self.0.len() < WINDOWS_MAX;
         if fits {
             self.0.push(seen);
         }
         fits
     }
-
-    pub(super) fn any_spent(&self) -> bool {
-        self.0.iter().any(|seen| seen.window.remaining == Some(0))
-    }
 }
 
-impl SeenWindow {
+impl<'a> SeenWindow<'a> {
     pub(super) fn new(name: &str) -> Self {
         let window =
             Window { name: cut(name).to_owned(), limit: None, remaining: None, reset_ms: None, window_ms: None };
-        Self { window, reading: String::new(), raw: String::new() }
+        Self { window, reset: None }
     }
 
     pub(super) fn limit(&mut self, limit: u64) {
@@ -70,12 +70,11 @@ impl SeenWindow {
         self.window.remaining = Some(self.window.remaining.map_or(remaining, |known| known.min(remaining)));
     }
 
-    pub(super) fn reset(&mut self, reading: Reading, time: &ServerTime, raw: impl FnOnce() -> String) {
+    pub(super) fn reset(&mut self, reading: Reading, time: &ServerTime, field: &'a str) {
         let wait_ms = time.wait_ms(reading.when);
         if self.window.reset_ms.is_none_or(|known| wait_ms > known) {
             self.window.reset_ms = Some(wait_ms);
-            self.reading = time.words(reading);
-            self.raw = raw();
+            self.reset = Some(Reset { reading, field });
         }
     }
 }

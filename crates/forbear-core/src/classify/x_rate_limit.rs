@@ -2,7 +2,9 @@
 //! contract. The word `limit`, `remaining` or `reset` stands first or last after the prefix; what else the name holds is
 //! the window: `x-ratelimit-reset-tokens`, `X-RateLimit-Complexity-Reset`. The contract's word on a header wins.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName};
 
 use super::number::{self, Decimal};
 use super::raw::{self, Malformed};
@@ -22,23 +24,28 @@ pub(super) fn is_generic(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Whether the contract explains this field.
+pub(super) fn is_explained(name: &str, contract: &[LimitHeader]) -> bool {
+    contract.iter().any(|header| starred(name, &header.name).is_some())
+}
+
 /// The windows that the fields tell of.
-pub(super) fn read(
-    headers: &HeaderMap,
+pub(super) fn read<'a>(
+    headers: &'a HeaderMap,
     contract: &[LimitHeader],
     time: &ServerTime,
     malformed: &mut Malformed,
-) -> SeenWindows {
+) -> SeenWindows<'a> {
     let mut seen = SeenWindows::default();
     let unnamed = headers.get(RESOURCE).and_then(raw::text).filter(|name| !name.is_empty()).unwrap_or(UNNAMED);
     for (name, value) in headers {
         let Some(field) = Field::of(name.as_str(), contract) else { continue };
-        let window = if field.window.is_empty() { unnamed } else { &field.window };
+        let window = if field.window.is_empty() { unnamed } else { &*field.window };
         let Some(text) = raw::text(value) else {
             malformed.note(name.as_str(), value.as_bytes());
             continue;
         };
-        let read = seen.named(window).map(|window| add(window, field.part, field.format, text, time, value));
+        let read = seen.named(window).map(|window| add(window, &field, name.as_str(), text, time));
         if !text.is_empty() && read != Some(Some(())) {
             malformed.note(name.as_str(), value.as_bytes());
         }
@@ -49,46 +56,38 @@ pub(super) fn read(
 
 /// What one header speaks of.
 #[derive(Debug, PartialEq, Eq)]
-struct Field {
+struct Field<'a> {
     part: LimitPart,
     /// Empty where the name holds none.
-    window: String,
+    window: Cow<'a, str>,
     format: ValueFormat,
 }
 
-impl Field {
-    fn of(name: &str, contract: &[LimitHeader]) -> Option<Self> {
+impl<'a> Field<'a> {
+    fn of(name: &'a str, contract: &'a [LimitHeader]) -> Option<Self> {
         contract.iter().find_map(|header| Self::by_contract(name, header)).or_else(|| Self::generic(name))
     }
 
-    /// A `*` in the contract's name stands for any text, which takes the place of a `*` in its window's name.
-    fn by_contract(name: &str, header: &LimitHeader) -> Option<Self> {
-        let window = match header.name.split_once('*') {
-            None if header.name.eq_ignore_ascii_case(name) => header.window.clone(),
-            None => return None,
-            Some((before, after)) => {
-                let any_len = name.len().checked_sub(before.len() + after.len())?;
-                let (start, rest) = name.split_at_checked(before.len())?;
-                let (any, end) = rest.split_at_checked(any_len)?;
-                if !(start.eq_ignore_ascii_case(before) && end.eq_ignore_ascii_case(after)) {
-                    return None;
-                }
-                header.window.replace('*', any.trim_matches('-'))
-            }
+    fn by_contract(name: &'a str, header: &'a LimitHeader) -> Option<Self> {
+        let any = starred(name, &header.name)?;
+        let window = match header.window.as_str() {
+            "*" => Cow::Borrowed(any),
+            window if window.contains('*') => Cow::Owned(window.replace('*', any)),
+            window => Cow::Borrowed(window),
         };
         Some(Self { part: header.reads, window, format: header.format })
     }
 
-    fn generic(name: &str) -> Option<Self> {
+    fn generic(name: &'a str) -> Option<Self> {
         let rest = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
-        let field = |part, window: &str| Some(Self { part, window: window.to_owned(), format: ValueFormat::Auto });
+        let field = |part, window| Some(Self { part, window: Cow::Borrowed(window), format: ValueFormat::Auto });
         let Some(rest) = rest.strip_prefix('-') else {
             // `X-Rate-Limit: 700`; longer words such as `x-ratelimitbysize` are the contract's to explain.
             return if rest.is_empty() { field(LimitPart::Limit, "") } else { None };
         };
         // Discord's delta beside its epoch.
         if rest == "reset-after" {
-            return Some(Self { part: LimitPart::Reset, window: String::new(), format: ValueFormat::DeltaSFloat });
+            return Some(Self { part: LimitPart::Reset, window: Cow::Borrowed(""), format: ValueFormat::DeltaSFloat });
         }
         let first = rest.split_once('-').unwrap_or((rest, ""));
         if let Some(part) = part_of(first.0) {
@@ -97,6 +96,25 @@ impl Field {
         let (window, last) = rest.rsplit_once('-')?;
         field(part_of(last)?, window)
     }
+}
+
+/// What the one `*` of a pattern stands for in `name`, which takes the place of a `*` in the window's name; nothing where
+/// the pattern has none. `None` where the name is another.
+fn starred<'a>(name: &'a str, pattern: &str) -> Option<&'a str> {
+    // Asked of every field of every answer: most differ at once.
+    let (first, expect) = (name.bytes().next()?, pattern.bytes().next()?);
+    if !(first.eq_ignore_ascii_case(&expect) || expect == b'*') {
+        return None;
+    }
+    if name.eq_ignore_ascii_case(pattern) {
+        return Some("");
+    }
+    let (before, after) = pattern.split_once('*')?;
+    let any_len = name.len().checked_sub(before.len() + after.len())?;
+    let (start, rest) = name.split_at_checked(before.len())?;
+    let (any, end) = rest.split_at_checked(any_len)?;
+    let fits = start.eq_ignore_ascii_case(before) && end.eq_ignore_ascii_case(after);
+    fits.then_some(any.trim_matches('-'))
 }
 
 fn part_of(word: &str) -> Option<LimitPart> {
@@ -109,27 +127,21 @@ fn part_of(word: &str) -> Option<LimitPart> {
 }
 
 /// `None` where the value cannot be read.
-fn add(
-    window: &mut SeenWindow,
-    part: LimitPart,
-    format: ValueFormat,
-    text: &str,
-    time: &ServerTime,
-    value: &HeaderValue,
-) -> Option<()> {
+fn add<'a>(window: &mut SeenWindow<'a>, field: &Field<'_>, name: &'a str, text: &str, time: &ServerTime) -> Option<()> {
+    let format = field.format;
     if format == ValueFormat::Fraction {
         let quota = Quota::parse(text)?;
         quota.limit.into_iter().for_each(|limit| window.limit(limit));
         quota.remaining.into_iter().for_each(|remaining| window.remaining(remaining));
         if let Some(reading) = values::read(format, text, time.ours) {
-            window.reset(reading, time, || raw::shown(value.as_bytes()));
+            window.reset(reading, time, name);
         }
         return Some(());
     }
-    match part {
+    match field.part {
         LimitPart::Limit => window.limit(first_count(text)?),
         LimitPart::Remaining => window.remaining(least_count(text)?),
-        LimitPart::Reset => window.reset(latest(format, text, time)?, time, || raw::shown(value.as_bytes())),
+        LimitPart::Reset => window.reset(latest(format, text, time)?, time, name),
     }
     Some(())
 }

@@ -103,7 +103,7 @@ impl Compiled {
 
     #[must_use]
     pub fn provider(&self, name: &str) -> Option<&CompiledProvider> {
-        self.providers.get(&ProviderName::new(name))
+        self.providers.get(name)
     }
 
     #[must_use]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::request::Pairs;
+
 /// So many records are kept; the count goes on beyond.
 pub const EFFECTS_KEPT_MAX: usize = 20_000;
 
@@ -58,6 +60,29 @@ impl EffectRecord {
     }
 }
 
+/// What a lookup looks for: all of it must hold, and an absent value never does.
+pub(crate) struct Wanted {
+    /// Empty is any.
+    pub(crate) name: String,
+    /// Fields that equal a value.
+    pub(crate) by: Pairs,
+    /// Fields whose value stands somewhere in a text, as in a search expression.
+    pub(crate) within: Pairs,
+}
+
+impl Wanted {
+    fn means(&self, record: &EffectRecord) -> bool {
+        let equal = |(field, value): &(String, String)| !value.is_empty() && record.field(field) == *value;
+        let within = |(field, text): &(String, String)| {
+            let value = record.field(field);
+            !value.is_empty() && text.contains(&value)
+        };
+        (self.name.is_empty() || record.name == self.name)
+            && self.by.iter().all(equal)
+            && self.within.iter().all(within)
+    }
+}
+
 impl Effects {
     pub(crate) fn commit(&mut self, record: EffectRecord) {
         self.count += 1;
@@ -68,11 +93,10 @@ impl Effects {
     }
 
     /// The visible records that match; a hidden one that matches has been looked for once more.
-    pub(crate) fn look_up(&mut self, name: &str, by: &[(String, String)], now_ns: u64) -> Vec<EffectRecord> {
+    pub(crate) fn look_up(&mut self, wanted: &Wanted, now_ns: u64) -> Vec<EffectRecord> {
         let mut found = Vec::new();
         for record in &mut self.records {
-            let meant = name.is_empty() || record.name == name;
-            if !meant || by.iter().any(|(field, value)| value.is_empty() || record.field(field) != *value) {
+            if !wanted.means(record) {
                 continue;
             }
             if record.lookups_to_miss > 0 {
@@ -109,7 +133,8 @@ mod tests {
 
     fn ids(effects: &mut Effects, by: &[(&str, &str)], now_ns: u64) -> Vec<String> {
         let by: Vec<_> = by.iter().map(|(field, value)| ((*field).to_owned(), (*value).to_owned())).collect();
-        effects.look_up("payment", &by, now_ns).into_iter().map(|record| record.id).collect()
+        let wanted = Wanted { name: "payment".into(), by, within: Vec::new() };
+        effects.look_up(&wanted, now_ns).into_iter().map(|record| record.id).collect()
     }
 
     #[test]

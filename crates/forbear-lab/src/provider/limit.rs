@@ -74,7 +74,7 @@ impl Limits {
             if let State::Concurrency(_) = state {
                 slots.push((*index, scope.clone()));
             }
-            let remaining = remaining(spec, state, at_ns);
+            let remaining = remaining(spec, state);
             let wait_ns =
                 if remaining > 0 { until_full(spec, state, at_ns) } else { ask(spec, state, at_ns).err().unwrap_or(0) };
             views.push((*index, view(spec, remaining, wait_ns, wall_ms)));
@@ -125,12 +125,13 @@ fn ask(spec: &LimitSpec, state: &mut State, at_ns: u64) -> Result<(), u64> {
         }
         (State::Bucket { missing_nano, at_ns: last_ns }, _, Some(bucket), _) => {
             let passed_ns = u128::from(at_ns.saturating_sub(*last_ns));
-            let refill_per_ms_nano = u128::from(bucket.refill) * NANO / u128::from(bucket.per_ms);
-            *missing_nano = missing_nano.saturating_sub(passed_ns * refill_per_ms_nano / u128::from(NS_PER_MS));
+            let per_ns = u128::from(bucket.per_ms) * u128::from(NS_PER_MS);
+            let refilled_nano = passed_ns * u128::from(bucket.refill) * NANO / per_ns;
+            *missing_nano = missing_nano.saturating_sub(refilled_nano);
             *last_ns = at_ns.max(*last_ns);
             let room_nano = u128::from(bucket.capacity - 1) * NANO;
             let Some(over_nano) = missing_nano.checked_sub(room_nano).filter(|over| *over > 0) else { return Ok(()) };
-            let wait_ns = (over_nano * u128::from(NS_PER_MS)).div_ceil(refill_per_ms_nano.max(1));
+            let wait_ns = (over_nano * per_ns).div_ceil(u128::from(bucket.refill) * NANO);
             Err(u64::try_from(wait_ns).unwrap_or(u64::MAX))
         }
         (State::Concurrency(used), _, _, Some(limit)) => {
@@ -168,7 +169,7 @@ fn max(spec: &LimitSpec) -> u64 {
     }
 }
 
-fn remaining(spec: &LimitSpec, state: &State, _at_ns: u64) -> u64 {
+fn remaining(spec: &LimitSpec, state: &State) -> u64 {
     let used = match state {
         State::Window(taken) => taken.len() as u64,
         State::Bucket { missing_nano, .. } => u64::try_from(missing_nano.div_ceil(NANO)).unwrap_or(u64::MAX),

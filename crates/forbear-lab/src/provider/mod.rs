@@ -17,6 +17,7 @@ mod limit;
 mod pattern;
 mod render;
 mod request;
+mod routing;
 mod run;
 mod scenario;
 mod template;

@@ -23,6 +23,8 @@ pub(crate) struct Context<'a> {
     pub(crate) counters: &'a mut BTreeMap<String, u64>,
     pub(crate) effect: Option<&'a EffectRecord>,
     pub(crate) matches: &'a [EffectRecord],
+    /// The found records in the scenario's own shape, as a JSON array.
+    pub(crate) items: &'a str,
     pub(crate) limit: Option<&'a LimitView>,
 }
 
@@ -62,6 +64,7 @@ enum Name {
     Target,
     Path,
     Query,
+    QueryDecoded,
     Body,
     BodySha256,
     Credential,
@@ -69,11 +72,12 @@ enum Name {
     Effect,
     Match,
     Matches,
+    Items,
     Limit,
 }
 
 /// Name, whether it takes an argument, whether it takes a shift in time.
-const NAMES: [(&str, Name, bool, bool); 25] = [
+const NAMES: [(&str, Name, bool, bool); 27] = [
     ("now", Name::Now, false, true),
     ("http_date", Name::HttpDate, false, true),
     ("rfc850_date", Name::Rfc850, false, true),
@@ -91,6 +95,7 @@ const NAMES: [(&str, Name, bool, bool); 25] = [
     ("target", Name::Target, false, false),
     ("path", Name::Path, true, false),
     ("query", Name::Query, true, false),
+    ("query_decoded", Name::QueryDecoded, true, false),
     ("body", Name::Body, true, false),
     ("body_sha256", Name::BodySha256, false, false),
     ("credential", Name::Credential, false, false),
@@ -98,6 +103,7 @@ const NAMES: [(&str, Name, bool, bool); 25] = [
     ("effect", Name::Effect, true, false),
     ("match", Name::Match, true, false),
     ("matches", Name::Matches, false, false),
+    ("items", Name::Items, false, false),
     ("limit", Name::Limit, true, false),
 ];
 
@@ -173,7 +179,8 @@ impl Expression {
             _ => return Err(format!("`{word}` takes no argument, it was given `{argument}`")),
         };
         let argument = if takes_shift { "" } else { argument };
-        let needs_one = matches!(name, Name::Header | Name::Query | Name::Effect | Name::Match | Name::Limit);
+        let needs_one =
+            matches!(name, Name::Header | Name::Query | Name::QueryDecoded | Name::Effect | Name::Match | Name::Limit);
         if argument.is_empty() && needs_one {
             return Err(format!("`{word}` needs an argument, as in `{{{{{word}.x}}}}`"));
         }
@@ -207,6 +214,7 @@ impl Expression {
             Name::Path if self.argument.is_empty() => context.request.path().to_owned(),
             Name::Path => context.request.path_value(&self.argument).unwrap_or_default().to_owned(),
             Name::Query => context.request.query_value(&self.argument).unwrap_or_default().to_owned(),
+            Name::QueryDecoded => percent_decoded(context.request.query_value(&self.argument).unwrap_or_default()),
             Name::Body if self.argument.is_empty() => String::from_utf8_lossy(context.body).into_owned(),
             Name::Body => body_at(context.body, &self.argument),
             Name::BodySha256 => super::request::sha256_hex(context.body),
@@ -215,6 +223,7 @@ impl Expression {
             Name::Effect => context.effect.map(|record| record.field(&self.argument)).unwrap_or_default(),
             Name::Match => context.matches.first().map(|record| record.field(&self.argument)).unwrap_or_default(),
             Name::Matches => serde_json::to_string(context.matches).unwrap_or_default(),
+            Name::Items => context.items.to_owned(),
             Name::Limit => context.limit.map(|view| limit_field(view, &self.argument)).unwrap_or_default(),
         }
     }
@@ -252,6 +261,19 @@ pub(crate) fn go_duration(ms: u64) -> String {
     let dot = if fraction.is_empty() { "" } else { "." };
     let _ = write!(out, "{}{dot}{fraction}s", rest_ms / 1000);
     out
+}
+
+/// A query value as forms encode it; what does not decode stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.filter(|_| *first == b'%').and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(byte.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn body_at(body: &[u8], pointer: &str) -> String {
@@ -323,6 +345,7 @@ mod tests {
             counters: &mut counters,
             effect: None,
             matches: &[],
+            items: "[]",
             limit: Some(&limit),
         })
     }
@@ -340,6 +363,8 @@ mod tests {
 
     #[test]
     fn the_request_is_echoed() {
+        assert_eq!(render("[{{query_decoded q}}]"), "[two]");
+        assert_eq!(percent_decoded("a%20b+c%2Fd%zz%4"), "a b c/d%zz%4");
         assert_eq!(render("{{method}} {{path}} {{path.id}} {{query.q}}"), "POST /v1/items/7 7 two");
         assert_eq!(render("[{{header x-case}}] {{body./metadata/ref}} {{body./n}}"), "[kept] r-1 5");
         assert_eq!(render("{{n}} {{count}} {{counter a}}{{counter a}}{{counter b}} {{open}}"), "3 2 121 {{");

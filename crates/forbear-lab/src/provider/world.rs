@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::arrival::Log;
-use super::effect::{EffectRecord, Effects};
+use super::effect::{EffectRecord, Effects, Wanted};
 use super::keys::{KeyId, KeyState, Keys};
 use super::limit::{LimitView, Limits, SCOPES_MAX, Slot, Verdict};
 use super::render::{Rendered, fields, render};
-use super::request::Request;
+use super::request::{Pairs, Request};
+use super::routing::{key_of, route_matches, scope};
 use super::scenario::step::{EffectSpec, Step};
 use super::scenario::values::Held;
-use super::scenario::{Document, Idempotency, Per, Route, When, plain_problem};
-use super::template::Context;
+use super::scenario::{Document, Idempotency, Route, plain_problem};
+use super::template::{Context, Template};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -175,7 +176,7 @@ impl World {
         let mut planned = Planned { route: route.pattern.source().to_owned(), path_values, key: None };
         let mut claim = None;
         if let Some(rules) = &route.idempotency {
-            match key_of(rules, seen, body) {
+            match key_of(rules, seen.request, body) {
                 Some(key) => {
                     planned.key = Some(key.clone());
                     let space = rules.space.clone().unwrap_or_else(|| planned.route.clone());
@@ -229,19 +230,7 @@ impl World {
         now: Now,
     ) -> (Arc<Rendered>, Option<String>) {
         let document = Arc::clone(&self.document);
-        let mut step = plan.step.clone();
-        let mut matches = Vec::new();
-        if let (Some(lookup), Kind::Scripted) = (&plan.step.lookup, &plan.kind) {
-            let by: Vec<(String, String)> = {
-                let mut context = self.context(seen, plan.count, now);
-                lookup.by.iter().map(|(field, value)| (field.clone(), value.render(&mut context))).collect()
-            };
-            matches = self.effects.look_up(&lookup.effect, &by, now.mono_ns);
-            if matches.is_empty() {
-                let missing = || plain_problem(404, "not_found", "Nothing like this is known").into();
-                step = lookup.missing.clone().unwrap_or_else(missing);
-            }
-        }
+        let (step, matches, items) = self.look_up(plan, seen, now);
         let done = match (&step.effect, &plan.kind) {
             (Some(spec), Kind::Scripted) => Some(self.make_effect(spec, plan, seen, now)),
             _ => None,
@@ -250,6 +239,7 @@ impl World {
         let mut context = self.context(seen, plan.count, now);
         context.effect = done.as_ref();
         context.matches = &matches;
+        context.items = &items;
         let announced = match &plan.kind {
             Kind::Refused(view) => {
                 context.limit = Some(view);
@@ -281,6 +271,33 @@ impl World {
         let answer = Arc::new(answer);
         self.settle_key(plan, seen, &answer, now);
         (answer, effect)
+    }
+
+    /// The step to answer with, what was found, and the found in the scenario's own shape.
+    fn look_up(&mut self, plan: &Plan, seen: &Seen<'_>, now: Now) -> (Held<Step>, Vec<EffectRecord>, String) {
+        let (Some(lookup), Kind::Scripted) = (&plan.step.lookup, &plan.kind) else {
+            return (plan.step.clone(), Vec::new(), "[]".to_owned());
+        };
+        let mut context = self.context(seen, plan.count, now);
+        let mut render = |wanted: &BTreeMap<String, Template>| -> Pairs {
+            wanted.iter().map(|(field, value)| (field.clone(), value.render(&mut context))).collect()
+        };
+        let wanted = Wanted { name: lookup.effect.clone(), by: render(&lookup.by), within: render(&lookup.within) };
+        let found = self.effects.look_up(&wanted, now.mono_ns);
+        let mut items = Vec::new();
+        if let Some(item) = &lookup.item {
+            let mut context = self.context(seen, plan.count, now);
+            for record in &found {
+                context.matches = std::slice::from_ref(record);
+                items.push(item.render(&mut context));
+            }
+        }
+        let missing = || plain_problem(404, "not_found", "Nothing like this is known").into();
+        let step = match found.is_empty() {
+            true => lookup.missing.clone().unwrap_or_else(missing),
+            false => plan.step.clone(),
+        };
+        (step, found, format!("[{}]", items.join(",")))
     }
 
     fn make_effect(&mut self, spec: &EffectSpec, plan: &Plan, seen: &Seen<'_>, now: Now) -> EffectRecord {
@@ -339,6 +356,7 @@ impl World {
             counters: &mut self.counters,
             effect: None,
             matches: &[],
+            items: "[]",
             limit: None,
         }
     }
@@ -378,58 +396,4 @@ fn is_spent(step: &Step, next: Option<&Held<Step>>, at: &Position, at_ns: u64) -
     let Some(for_ms) = step.for_ms else { return at.uses_of_step >= step.times.unwrap_or(1) };
     let timed_out = at.step_first_ns.is_some_and(|first| at_ns >= first.saturating_add(for_ms * NS_PER_MS));
     timed_out || step.times.is_some_and(|times| at.uses_of_step >= times)
-}
-
-/// With `body: None` conditions on the body are taken to hold.
-fn route_matches(route: &Route, request: &Request, body: Option<&[u8]>) -> Option<BTreeMap<String, String>> {
-    let values = route.pattern.matches(&request.method, request.path())?;
-    let When { headers, without_headers, query, body: pointers } = &route.when;
-    let holds = headers
-        .iter()
-        .all(|(name, wanted)| request.header(name).is_some_and(|is| wanted == "*" || is == wanted))
-        && without_headers.iter().all(|name| request.header(name).is_none())
-        && query.iter().all(|(name, wanted)| request.query_value(name).is_some_and(|is| wanted == "*" || is == wanted));
-    if !holds {
-        return None;
-    }
-    if let Some(body) = body
-        && !pointers.is_empty()
-    {
-        let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-        let absent = serde_json::Value::Null;
-        if pointers.iter().any(|(pointer, wanted)| value.pointer(pointer).unwrap_or(&absent) != wanted) {
-            return None;
-        }
-    }
-    Some(values)
-}
-
-fn scope(per: &Per, request: &Request, path_values: Option<&BTreeMap<String, String>>, body: &[u8]) -> String {
-    match per {
-        Per::Global => String::new(),
-        Per::Credential => request.credential.clone(),
-        Per::Connection => request.connection.to_string(),
-        Per::Header(name) => request.header(name).unwrap_or_default().to_owned(),
-        Per::Path(name) => path_values.and_then(|values| values.get(name)).cloned().unwrap_or_default(),
-        Per::Query(name) => request.query_value(name).unwrap_or_default().to_owned(),
-        Per::Body(pointer) => body_text(body, pointer),
-    }
-}
-
-fn key_of(rules: &Idempotency, seen: &Seen<'_>, body: &[u8]) -> Option<String> {
-    let key = match (&rules.header, &rules.body) {
-        (Some(name), _) => seen.request.header(name).unwrap_or_default().to_owned(),
-        (_, Some(pointer)) => body_text(body, pointer),
-        _ => String::new(),
-    };
-    (!key.is_empty()).then_some(key)
-}
-
-fn body_text(body: &[u8], pointer: &str) -> String {
-    let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    match value.pointer(pointer) {
-        Some(serde_json::Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => String::new(),
-    }
 }

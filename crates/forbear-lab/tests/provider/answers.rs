@@ -270,6 +270,7 @@ async fn bad_requests_are_refused_and_logged() {
         "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         "GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\na",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "not http at all\r\n\r\n",
     ] {
         let mut client = Client::new(&lab).await;
@@ -286,7 +287,7 @@ async fn bad_requests_are_refused_and_logged() {
     .await;
     assert!(client.until("\r\n").await.starts_with("HTTP/1.1 431 "));
     assert!(lab.arrivals().iter().all(|arrival| arrival.fate == Fate::BadRequest));
-    assert_eq!(lab.arrivals().len(), 5);
+    assert_eq!(lab.arrivals().len(), 6);
 }
 
 #[test]
@@ -326,4 +327,12 @@ fn the_shipped_scenarios_load() {
     }
     names.sort();
     assert!(names.len() >= 4, "{names:?}");
+}
+
+#[test]
+fn the_page_shows_a_scenario_that_loads() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-provider.md")).unwrap();
+    let (_, rest) = page.split_once("```yaml\n").unwrap();
+    let (yaml, _) = rest.split_once("```").unwrap();
+    assert_eq!(Scenario::from_yaml(yaml).unwrap().name(), Some("example"));
 }

@@ -1,23 +1,22 @@
 //! From a file to a configuration that may be used, or to everything that is wrong with it.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forbear_core::contract::Contract;
 use forbear_core::policy::{Compiled, Fault, FaultKind, Policy, check};
 use miette::NamedSource;
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::built_in::{contracts, defaults};
 use super::fault::{Code, ConfigErrors, ConfigFault};
 use super::merge::{BadBase, merge};
+use super::merged_schema;
 use super::settings::{LogFormat, Settings};
 use super::shape::Shape;
 use super::suggest::{listed, nearest};
 use super::tree::{self, Node, Value};
-use super::{built_in, schema};
 
 /// A file's length. What ships has 20 KiB.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -128,7 +127,7 @@ struct Reader {
 
 impl Reader {
     fn new(name: &str, text: &str) -> Self {
-        let source = Arc::new(NamedSource::new(name, text.to_owned()));
+        let source = Arc::new(NamedSource::new(name, without_credentials(text)));
         Self { name: name.into(), source, faults: Vec::new() }
     }
 
@@ -149,7 +148,7 @@ impl Reader {
                 return None;
             }
         };
-        let schema = schema();
+        let schema = merged_schema();
         let defaults = defaults(&shipped);
         let shape = Shape { schema: &schema, defaults: &defaults };
         let misfits = shape.check(&root);
@@ -235,6 +234,22 @@ impl Reader {
             None => fault,
         });
     }
+}
+
+/// The text as it may be shown: user and password of any URL are starred out, in as many bytes as they have.
+fn without_credentials(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut left = text;
+    while let Some(at) = left.find("://") {
+        let (before, rest) = left.split_at(at + 3);
+        shown.push_str(before);
+        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | ','));
+        let secret = rest[..end.unwrap_or(rest.len())].rfind('@').unwrap_or(0);
+        shown.extend(std::iter::repeat_n('*', secret));
+        left = &rest[secret..];
+    }
+    shown.push_str(left);
+    shown
 }
 
 impl BadBase {
@@ -331,37 +346,6 @@ fn text_at(root: &Node, path: &[String]) -> Option<String> {
         Value::Text(text) => Some(text.clone()),
         _ => None,
     }
-}
-
-type Contracts = (BTreeMap<&'static str, Json>, Json);
-
-/// The contracts that ship, and the one of a provider that nothing is known of.
-fn contracts() -> Result<Contracts, Box<ConfigFault>> {
-    let broken = |name: &str, what: String| {
-        let path = ["providers".to_owned(), name.to_owned()];
-        Box::new(ConfigFault::new(Code::FB1002, &path, what, "this binary is broken: build it again"))
-    };
-    let no_contract = serde_json::to_value(Contract::default()).map_err(|e| broken("", e.to_string()))?;
-    let mut shipped = BTreeMap::new();
-    for (name, text) in built_in::CONTRACTS {
-        let node = tree::read(text).map_err(|e| broken(name, e.said))?;
-        let (mut whole, _) = merge(&no_contract, &BTreeMap::new(), &no_contract, &node);
-        if let Some(members) = whole.as_object_mut() {
-            members.remove("providers");
-        }
-        shipped.insert(*name, whole);
-    }
-    Ok((shipped, no_contract))
-}
-
-fn defaults(shipped: &BTreeMap<&str, Json>) -> Json {
-    let mut whole = serde_json::to_value(Settings::default()).unwrap_or_default();
-    let policy = serde_json::to_value(Policy::default()).unwrap_or_default();
-    if let (Some(whole), Json::Object(policy)) = (whole.as_object_mut(), policy) {
-        whole.extend(policy);
-        whole["providers"] = shipped.iter().map(|(name, c)| ((*name).to_owned(), c.clone())).collect();
-    }
-    whole
 }
 
 /// The file's one level of keys, taken apart again.

@@ -223,7 +223,6 @@ async fn a_long_body_is_streamed_in_flat_memory() {
     }
     writing.await.unwrap();
     let grown_kib = peak_kib.saturating_sub(before_kib);
-    eprintln!("grown {grown_kib} KiB");
     assert!(grown_kib < 20 << 10, "{grown_kib} KiB more for a body of {} KiB", BYTES >> 10);
 }
 

@@ -7,5 +7,7 @@ mod proxy;
 
 mod ends;
 mod exact;
+mod http2;
 mod refused;
 mod rig;
+mod sending;

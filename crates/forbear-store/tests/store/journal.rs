@@ -1,7 +1,7 @@
 //! Appending, becoming durable, closing, opening again.
 
 use forbear_core::ids::Seq;
-use forbear_store::{AppendError, Batch, Options, Progress, Reader, Sealed, StoreError};
+use forbear_store::{AppendError, Batch, Options, Progress, Reader, Sealed, Store, StoreError};
 
 use crate::facts::{DAY_MS, MARCH_MS, Under, batch, id, refusal, straight_read, whole_write};
 
@@ -166,4 +166,20 @@ fn usage_is_told_and_the_limit_flagged() {
     assert!(flagged >= 300_000);
     store.append([straight_read(seq + 1, MARCH_MS)]);
     store.durable(seq + 1);
+}
+
+#[test]
+fn a_callback_that_panics_stops_the_store_instead_of_hanging_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut calls = 0;
+    let report = std::sync::Mutex::new(move |_: Progress| {
+        calls += 1;
+        assert!(calls > 1, "the first report panics, on purpose");
+    });
+    let report = move |p| (report.lock().unwrap_or_else(std::sync::PoisonError::into_inner))(p);
+    let store = Store::open(Options::new(dir.path()), Box::new(report)).unwrap().store;
+    store.append(batch([straight_read(1, MARCH_MS)])).unwrap();
+    assert!(matches!(store.flush_and_close(), Err(StoreError::Stopped { .. })));
+    assert_eq!(store.append(batch([])).unwrap_err(), AppendError::Stopped);
+    assert_eq!(store.reopen().unwrap().last_seq, Seq(1));
 }

@@ -86,6 +86,19 @@ fn a_contracts_rule_comes_first() {
 }
 
 #[test]
+fn a_rule_doubts_a_success_only_where_it_names_its_status() {
+    let quoted = r#"{"error": {"code": "slow_down"}}"#;
+    let anywhere = code("body:error.code", "slow_down", CodeMeaning::Throttled);
+    assert_eq!(ask(&codes(vec![anywhere.clone()]), 200, &[], quoted), generic(200, &[]));
+    let by_header = code("header:x-code", "slow_down", CodeMeaning::Throttled);
+    assert_eq!(ask(&codes(vec![by_header]), 200, &[("x-code", "slow_down")], ""), generic(200, &[]));
+    let named = codes(vec![CodeRule { statuses: vec![200], ..anywhere }]);
+    let answer = ask(&named, 200, &[("retry-after", "7")], quoted);
+    assert_eq!((answer.kind, wait(&answer), answer.before_work), (Kind::Throttled, Some(7_000), false));
+    assert_eq!(answer.code.as_deref(), Some("slow_down"));
+}
+
+#[test]
 fn the_code_is_the_most_specific_text() {
     for (body, expect) in [
         (json!({"error": {"code": "a", "type": "b"}, "title": "c"}), Some("a")),

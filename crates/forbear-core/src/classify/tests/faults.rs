@@ -167,10 +167,16 @@ fn a_secondary_limit_is_known_by_its_text_alone() {
         is: None,
         contains: Some("secondary rate limit".into()),
         statuses: vec![403, 429],
+        wait_seconds: Some(60),
         ..code("body:message", "", CodeMeaning::Throttled)
     }]);
-    let of = |message: &str| ask(&contract, 403, &[], &json!({"message": message}).to_string());
+    let with = |fields: &[_], message: &str| ask(&contract, 403, fields, &json!({"message": message}).to_string());
+    let of = |message: &str| with(&[], message);
     let limited = of("You have exceeded a secondary rate limit. Please wait.");
+    let boundary = limited.boundary.as_ref().unwrap();
+    assert_eq!((boundary.wait_ms, boundary.source), (60_000, BoundarySource::Contract));
+    let told = with(&[("retry-after", "7")], "a secondary rate limit");
+    assert_eq!(wait(&told), Some(7_000), "what the answer says itself comes first");
     assert_eq!((limited.kind, limited.rule.as_ref()), (Kind::Throttled, "code message~secondary rate limit"));
     assert_eq!(of("Resource not accessible").kind, Kind::Rejected);
 }

@@ -27,11 +27,12 @@ fn a_bare_status_has_its_kind() {
         (429, Kind::Throttled),
         (431, Kind::Rejected),
         (500, Kind::Transient),
-        (501, Kind::Transient),
+        (501, Kind::Rejected),
         (502, Kind::Transient),
         (503, Kind::Unavailable),
         (504, Kind::Transient),
-        (511, Kind::Transient),
+        (505, Kind::Rejected),
+        (511, Kind::Rejected),
         (529, Kind::Unavailable),
         (599, Kind::Transient),
     ] {
@@ -121,6 +122,7 @@ fn the_providers_verdict_is_read_exactly() {
         (vec![("x-should-retry", "1")], None, 1, 0),
         (vec![("x-should-retry", "")], None, 1, 0),
         (vec![("x-should-retry", "true"), ("x-should-retry", "false")], Some(false), 0, 1),
+        (vec![("x-should-retry", "false"), ("x-should-retry", "true")], Some(false), 0, 1),
         (vec![("stripe-should-retry", "true")], None, 0, 0),
     ] {
         let answer = generic(500, &fields);
@@ -128,4 +130,19 @@ fn the_providers_verdict_is_read_exactly() {
         assert_eq!((answer.malformed.len(), answer.contradictions.len()), (malformed, contradictions), "{fields:?}");
         assert_eq!(answer.kind, Kind::Transient);
     }
+}
+
+#[test]
+fn a_contract_may_want_every_throttle_to_name_its_wait() {
+    let contract = Contract { throttle_needs_retry_after: true, ..Contract::default() };
+    let of = |fields: &[(&str, &str)]| {
+        let answer = ask(&contract, 429, fields, "");
+        (answer.kind, answer.rule.into_owned(), answer.before_work)
+    };
+    assert_eq!(of(&[]), (Kind::Exhausted, "status 429 without retry-after".to_owned(), true));
+    assert_eq!(of(&[("retry-after", "7")]).0, Kind::Throttled);
+    assert_eq!(of(&[("retry-after-ms", "7")]).0, Kind::Throttled);
+    // It is there, though nobody can read it.
+    assert_eq!(of(&[("retry-after", "soon")]).0, Kind::Throttled);
+    assert_eq!(ask(&contract, 503, &[], "").kind, Kind::Unavailable);
 }

@@ -105,6 +105,13 @@ fn a_broken_policy_leaves_the_other_field() {
 }
 
 #[test]
+fn a_field_over_its_bound_is_not_read_in_part() {
+    let long = format!(r#""a";r=0;t=10{}"#, ", \"b\";r=0;t=12345".repeat(300));
+    let answer = generic(429, &[("ratelimit", &long)]);
+    assert_eq!((answer.boundary, answer.windows, answer.malformed.len()), (None, vec![], 1));
+}
+
+#[test]
 fn retry_after_wins_over_all_windows() {
     let fields =
         [("ratelimit", r#""a";r=0;t=10, "b";r=5"#), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "20")];

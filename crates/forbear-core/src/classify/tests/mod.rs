@@ -51,7 +51,15 @@ fn wait(answer: &Classification) -> Option<u64> {
 }
 
 fn code(at: &str, is: &str, means: CodeMeaning) -> CodeRule {
-    CodeRule { at: at.into(), is: Some(is.into()), contains: None, statuses: Vec::new(), means, before_work: None }
+    CodeRule {
+        at: at.into(),
+        is: Some(is.into()),
+        contains: None,
+        statuses: Vec::new(),
+        means,
+        before_work: None,
+        wait_seconds: None,
+    }
 }
 
 fn codes(codes: Vec<CodeRule>) -> Contract {

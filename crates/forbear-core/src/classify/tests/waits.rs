@@ -48,6 +48,8 @@ fn the_edges_of_the_standard() {
     check(&["60,120"], Some(120_000));
     check(&["120, junk"], None);
     check(&["120,"], None);
+    check(&["1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"], Some(16_000));
+    check(&["1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"], None);
     check(&["Sun, 06 Nov 1994 08:49:37 UTC"], None);
 }
 

@@ -89,6 +89,15 @@ fn base_url(text: &str) -> Result<(), Refusal> {
     if text.is_empty() {
         return bad("no base_url".into(), "say where the provider is: base_url: https://api.example.com");
     }
+    // Asked first: no message may repeat the text then.
+    let authority = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
+    if authority.is_some_and(|a| a.contains('@')) {
+        return Err((
+            FaultKind::CredentialInUrl,
+            "a credential stands in the URL".into(),
+            "remove it; agents send their own, in a header",
+        ));
+    }
     let Ok(uri) = text.parse::<Uri>() else {
         return bad(format!("`{text}` is no URL"), "scheme, host and maybe a path: https://api.example.com/v1");
     };
@@ -97,14 +106,6 @@ fn base_url(text: &str) -> Result<(), Refusal> {
     };
     if !matches!(scheme, "http" | "https") {
         return bad(format!("`{scheme}` is no scheme that Forbear speaks"), "https, or http on this machine");
-    }
-    if authority.as_str().contains('@') {
-        // The text itself stays out of the message: it holds a credential.
-        return Err((
-            FaultKind::CredentialInUrl,
-            "a credential stands in the URL".into(),
-            "remove it; agents send their own, in a header",
-        ));
     }
     if uri.query().is_some() || text.contains('#') {
         return bad("a base URL has no query and no fragment".into(), "remove everything from `?` or `#` on");

@@ -111,9 +111,13 @@ fn base_urls() {
 
 #[test]
 fn a_credential_in_a_url_is_not_repeated_in_the_error() {
-    let mut policy = Policy::default();
-    policy.providers.insert("x".into(), Contract { base_url: "https://u:hunter2@h".into(), ..contract() });
-    assert!(check(&policy).iter().all(|f| !format!("{f:?}").contains("hunter2")));
+    for url in ["https://u:hunter2@h", "ht tp://u:hunter2@h", "u:hunter2@h", "ftp://hunter2@h/"] {
+        let mut policy = Policy::default();
+        policy.providers.insert("x".into(), Contract { base_url: url.into(), ..contract() });
+        let faults = check(&policy);
+        assert_eq!(faults[0].kind, FaultKind::CredentialInUrl, "{url}");
+        assert!(!format!("{faults:?}").contains("hunter2"), "{url}");
+    }
 }
 
 #[test]

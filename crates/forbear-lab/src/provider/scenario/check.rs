@@ -100,8 +100,8 @@ fn check_step(at: &str, step: &Step) -> Checked {
         return wrong(at, "an `early` answer comes before the body is read, so it can have no `effect` or `lookup`");
     }
     if let Some(lookup) = &step.lookup {
-        if lookup.by.is_empty() {
-            return wrong(at, "`lookup.by` must name at least one field");
+        if lookup.by.is_empty() && lookup.within.is_empty() {
+            return wrong(at, "`lookup` needs a field in `by` or `within`");
         }
         if let Some(missing) = &lookup.missing {
             check_step(&format!("{at} lookup.missing"), missing)?;

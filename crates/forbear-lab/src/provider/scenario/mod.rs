@@ -277,3 +277,42 @@ pub(crate) fn plain_problem(status: u16, code: &str, message: &str) -> Step {
     let error = Json::Map(vec![("code".to_owned(), text(code)), ("message".to_owned(), text(message))]);
     Step { status, body: Some(Json::Map(vec![("error".to_owned(), error)])), ..Step::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::step::{EffectSpec, Event, Fault, Goaway, Informational, Lookup};
+    use super::*;
+
+    /// The keys that a type knows, as its own error message lists them.
+    fn keys<T: serde::de::DeserializeOwned>() -> Vec<String> {
+        let error = serde_json::from_str::<T>(r#"{"no such key":1}"#).err().unwrap().to_string();
+        let known = error.split_once("expected").unwrap().1;
+        known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_page_has_every_key() {
+        let page = include_str!("../../../../../docs/lab-provider.md");
+        let all = [
+            keys::<Document>(),
+            keys::<Connections>(),
+            keys::<Http2Settings>(),
+            keys::<Route>(),
+            keys::<When>(),
+            keys::<LimitSpec>(),
+            keys::<Idempotency>(),
+            keys::<Step>(),
+            keys::<Event>(),
+            keys::<EffectSpec>(),
+            keys::<Lookup>(),
+            keys::<Fault>(),
+            keys::<Informational>(),
+            keys::<Goaway>(),
+        ];
+        assert!(all.concat().len() > 80, "{all:?}");
+        for key in all.concat() {
+            let written = [format!("`{key}`"), format!("{key}: ")];
+            assert!(written.iter().any(|form| page.contains(form)), "docs/lab-provider.md does not tell of `{key}`");
+        }
+    }
+}

@@ -163,7 +163,12 @@ pub(crate) struct EffectSpec {
 pub(crate) struct Lookup {
     #[serde(default)]
     pub(crate) effect: String,
+    #[serde(default)]
     pub(crate) by: BTreeMap<String, Template>,
+    #[serde(default)]
+    pub(crate) within: BTreeMap<String, Template>,
+    /// The shape of one found record in `{{json items}}`.
+    pub(crate) item: Option<Json>,
     pub(crate) missing: Option<Held<Step>>,
 }
 

@@ -1,23 +1,23 @@
 //! An HTTP/1.1 connection: request after request, each read, decided, answered or broken as scripted.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::http1_write::{self, Sent};
 use super::reader::{BodyLeft, BodyPart, Head, HeadRead, Reader};
-use super::socket::ResetOnDrop;
+use super::socket::{DRAIN_MS, ResetOnDrop};
 use crate::provider::arrival::Fate;
 use crate::provider::control;
 use crate::provider::exchange::{Exchange, Shared, peer_closed_line};
 use crate::provider::request::Request;
 use crate::provider::scenario::step::{Afterwards, At, End, Expect, IdleEnd, SocketEnd};
 
-/// After a FIN of ours the peer's bytes are read for so long, so that closing does not turn into a reset.
-const DRAIN_MS: u64 = 1_000;
 /// What is left of a body after an early answer is read up to this much before the connection is given up.
 const LEFTOVER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) writer: WriteHalf<Box<dyn Stream>>,
     pub(crate) reset: ResetOnDrop,
     pub(crate) answered: u64,
+    /// Subscribed from the start, so that an order given while a request is under way is not missed.
+    pub(crate) close_idle: watch::Receiver<bool>,
 }
 
 /// Whether the connection lives on, and how it ends if not.
@@ -67,7 +69,6 @@ impl Connection {
             Afterwards::Idle { after_ms, then } => (Some(after_ms), then),
             _ => (idle_close_ms, IdleEnd::Fin),
         };
-        let mut close_idle = self.shared.close_idle.subscribe();
         let clock = &self.shared.clock;
         if self.reader.is_empty() {
             let wait = async {
@@ -83,8 +84,8 @@ impl Connection {
                     return Some(Next::Gone);
                 },
                 () = wait => return Some(self.idle_end(then).await),
-                _ = close_idle.changed() => {
-                    let reset = *close_idle.borrow();
+                _ = self.close_idle.changed() => {
+                    let reset = *self.close_idle.borrow();
                     return Some(if reset { Next::Rst } else { Next::Fin });
                 }
             }
@@ -140,11 +141,8 @@ impl Connection {
             if waits && self.reader.is_empty() && !matches!(left, BodyLeft::Nothing | BodyLeft::Length(0)) {
                 let _ = self.writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await;
             }
-            if self.read_body(&mut exchange, &mut left).await.is_err() {
-                exchange.body_is_read();
-                exchange.peer_closed(None);
-                exchange.finish(Fate::PeerClosed);
-                return Next::Gone;
+            if let Err(error) = self.read_body(&mut exchange, &mut left).await {
+                return self.body_broken(exchange, &error).await;
             }
         }
         exchange.body_is_read();
@@ -205,7 +203,20 @@ impl Connection {
         }
     }
 
-    async fn read_body(&mut self, exchange: &mut Exchange, left: &mut BodyLeft) -> std::io::Result<()> {
+    async fn body_broken(&mut self, mut exchange: Exchange, error: &io::Error) -> Next {
+        exchange.body_is_read();
+        if error.kind() == io::ErrorKind::InvalidData {
+            exchange.head_written(self.shared.clock.ns(), 400);
+            http1_write::plain(&mut self.writer, 400, &error.to_string()).await;
+            exchange.finish(Fate::BadRequest);
+            return Next::Fin;
+        }
+        exchange.peer_closed(None);
+        exchange.finish(Fate::PeerClosed);
+        Next::Gone
+    }
+
+    async fn read_body(&mut self, exchange: &mut Exchange, left: &mut BodyLeft) -> io::Result<()> {
         loop {
             match self.reader.body(left, &self.shared.clock).await? {
                 BodyPart::Data(chunk) => exchange.body_mut().add(&chunk),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::http1::Stream;
 use super::http2_stream::StreamTask;
-use super::socket::ResetOnDrop;
+use super::socket::{DRAIN_MS, ResetOnDrop};
 use super::tap::{Tap, Wire};
 use crate::provider::exchange::{Shared, peer_closed_line};
 use crate::provider::scenario::step::{Goaway, Then};
@@ -20,8 +20,6 @@ use crate::provider::scenario::step::{Goaway, Then};
 /// What `h2` would announce if the scenario says nothing.
 const STREAMS_MAX_DEFAULT: u32 = 100;
 const ORDERS_MAX: usize = 64;
-/// After a FIN of ours the peer has so long to close as well.
-const DRAIN_MS: u64 = 1_000;
 
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,

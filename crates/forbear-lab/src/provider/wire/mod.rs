@@ -77,7 +77,7 @@ struct Accepted {
 
 impl Accepted {
     async fn serve(self, stream: TcpStream) {
-        let (socket, reset) = Socket::new(stream);
+        let (mut socket, reset) = Socket::new(stream);
         let accept = {
             let world = self.shared.world();
             let index = usize::try_from(self.number - 1).unwrap_or(usize::MAX);
@@ -85,7 +85,7 @@ impl Accepted {
         };
         match accept {
             Accept::Ok => {}
-            Accept::Fin => return,
+            Accept::Fin => return socket.fin().await,
             Accept::Rst => return reset.set(),
             Accept::Stall => {
                 let _held = socket;
@@ -130,6 +130,7 @@ impl Accepted {
             let (half, buffered, first_ns) = reader.into_parts();
             return self.http2(half.unsplit(writer), buffered, first_ns, reset).await;
         }
+        let close_idle = self.shared.close_idle.subscribe();
         let connection = http1::Connection {
             shared: self.shared,
             number: self.number,
@@ -138,6 +139,7 @@ impl Accepted {
             writer,
             reset,
             answered: 0,
+            close_idle,
         };
         connection.serve().await;
     }

@@ -5,9 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// After a FIN of ours the peer has so long to close as well.
+pub(crate) const DRAIN_MS: u64 = 1_000;
 
 /// Asks for the socket to be reset when it is dropped, from however many layers above.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +35,14 @@ impl Socket {
         let _ = stream.set_nodelay(true);
         let reset = ResetOnDrop::default();
         (Self { stream, reset: reset.clone() }, reset)
+    }
+
+    /// Closes in order: what the peer still sends is read, because closing over it would be a reset.
+    pub(crate) async fn fin(&mut self) {
+        let _ = self.stream.shutdown().await;
+        let mut nowhere = tokio::io::sink();
+        let drain = tokio::io::copy(&mut self.stream, &mut nowhere);
+        let _ = timeout(Duration::from_millis(DRAIN_MS), drain).await;
     }
 }
 

@@ -146,7 +146,12 @@ fn the_schema_describes_every_key() {
     for (key, member) in schema["properties"].as_object().unwrap() {
         assert!(member["description"].is_string(), "{key}");
     }
-    for name in ["Contract", "ClassRule", "RouteRule", "CodeRule"] {
+    let required = |name: &str| schema["$defs"][name]["required"].as_array().map_or(0, Vec::len);
+    for (name, count) in
+        [("Contract", 0), ("ClassRule", 0), ("TaskRule", 0), ("RouteRule", 2), ("LimitHeader", 3), ("CodeRule", 2)]
+    {
         assert!(schema["$defs"][name].is_object(), "{name}");
+        assert_eq!(required(name), count, "{name}");
     }
+    assert!(schema.get("required").is_none());
 }

@@ -232,11 +232,20 @@ fn plain_http_away_from_this_machine_is_a_warning() {
 
 #[test]
 fn a_credential_in_the_file_is_in_no_message() {
-    let errors = load_text("f.yaml", "providers: {x: {base_url: \"https://u:hunter2@x.example\"}}").unwrap_err();
-    let json = serde_json::to_string(&errors).unwrap();
-    for text in [errors.to_string(), errors.render(false), json] {
-        assert!(text.contains("FB1014") && !text.contains("hunter2"), "{text}");
+    let lone = "providers: {x: {base_url: \"https://u:hunter2@x.example\"}}";
+    // Other faults on the line and beside it show the text around them.
+    let beside = "providers:\n  x:\n    base_url: https://u:hünter2@x.example\n    rotes: []\n  y: {base_url: \
+                  'http://hunter2@y.example', rotes: []}\n";
+    for text in [lone, beside] {
+        let errors = load_text("f.yaml", text).unwrap_err();
+        let json = serde_json::to_string(&errors).unwrap();
+        for said in [errors.to_string(), errors.render(false), json] {
+            assert!(said.contains("FB10") && !said.contains("unter2"), "{said}");
+        }
     }
+    assert!(load_text("f.yaml", lone).unwrap_err().to_string().contains("FB1014"));
+    let shown = load_text("f.yaml", beside).unwrap_err().render(false);
+    assert!(shown.contains("*********@x.example") && shown.contains("*******@y.example"), "{shown}");
 }
 
 #[test]
@@ -282,4 +291,30 @@ fn hostile_yaml_is_bounded() {
         laughs.push_str(&format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", ")));
     }
     assert!(faults(&laughs)[0].contains("FB1002"));
+}
+
+#[test]
+fn every_key_with_a_value_of_another_kind_is_refused_at_its_line() {
+    let lines: Vec<&str> = default_text().lines().collect();
+    let mut tried = 0;
+    for (i, line) in lines.iter().enumerate() {
+        let Some((key, value)) = line.split_once(": ").filter(|(key, _)| !key.contains('#')) else { continue };
+        let mut lines = lines.clone();
+        let changed = format!("{key}: {}", if value.starts_with('[') { "{x: 1}" } else { "[[1]]" });
+        lines[i] = &changed;
+        let found = faults(&lines.join("\n"));
+        assert!(found.iter().all(|f| f.starts_with(&format!("f.yaml:{}:", i + 1))), "{changed}: {found:#?}");
+        tried += 1;
+    }
+    assert!(tried > 50, "{tried}");
+}
+
+#[test]
+fn a_file_cut_anywhere_is_read_or_refused() {
+    let text = format!("{}{FIRST}", default_text().replace("providers: {}", ""));
+    for end in (0..text.len()).step_by(307).filter(|end| text.is_char_boundary(*end)) {
+        if let Err(errors) = load_text("f.yaml", &text[..end]) {
+            assert!(!errors.faults.is_empty() && !errors.render(false).is_empty());
+        }
+    }
 }
