@@ -54,6 +54,9 @@ type Ask<T> = Arc<dyn Fn() -> T + Send + Sync>;
 /// The scope that a request with these header fields would have at a provider, if the provider is known.
 type ScopeOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<String> + Send + Sync>;
 
+/// Cancels a task, with the name of who does; gives back how many of its actions were waiting or on the wire.
+type CancelTask = Arc<dyn Fn(TaskId, &str) -> u32 + Send + Sync>;
+
 /// What the control API needs to know of the server.
 #[derive(Clone)]
 pub struct Control {
@@ -61,8 +64,7 @@ pub struct Control {
     pub data_dir: PathBuf,
     pub ready: Ask<Ready>,
     pub scopes: Ask<Vec<ScopeRow>>,
-    /// Cancels a task, with the name of who does; gives back how many of its actions were waiting or on the wire.
-    pub cancel_task: Arc<dyn Fn(TaskId, &str) -> u32 + Send + Sync>,
+    pub cancel_task: CancelTask,
     pub scope_of: ScopeOf,
     /// Host names, beside loopback's and any IP address, under which the server may be called.
     pub names: Vec<String>,
