@@ -62,6 +62,8 @@ impl Drop for StreamSlot {
 pub(super) struct StreamError {
     pub(super) evidence: Evidence,
     pub(super) what: String,
+    /// The body, where it was not touched.
+    pub(super) unsent: Option<UpstreamBody>,
 }
 
 /// An answer's head with the two halves of its stream.
@@ -141,18 +143,16 @@ impl Http2 {
     ) -> Result<Exchanged, StreamError> {
         let (parts, body) = request.into_parts();
         let is_end = body.is_end_stream();
-        let (mut response, stream) = self.sender.send_request(Request::from_parts(parts, ()), is_end).map_err(|e| {
-            StreamError { evidence: Evidence::NotSent, what: format!("the connection takes no new stream: {e}") }
-        })?;
+        let (mut response, stream) = match self.sender.send_request(Request::from_parts(parts, ()), is_end) {
+            Ok(opened) => opened,
+            Err(e) => return Err(StreamError::unsent(format!("the connection takes no new stream: {e}"), body)),
+        };
         // Above the peer's limit the stream waits inside, unsent: past its time it is taken back instead.
         match timeout_at(not_after, std::future::poll_fn(|cx| self.sender.poll_ready(cx))).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => {} // The stream's own error says more.
             Err(_) => {
-                return Err(StreamError {
-                    evidence: Evidence::NotSent,
-                    what: "no stream was free on the connection in time".into(),
-                });
+                return Err(StreamError::unsent("no stream was free on the connection in time".into(), body));
             }
         }
         let mut pump = (!is_end).then(|| Box::new(Pump::new(stream, body)));
@@ -173,7 +173,11 @@ impl StreamError {
     fn of(e: &h2::Error) -> Self {
         let refused = e.is_remote() && (e.reason() == Some(Reason::REFUSED_STREAM) && e.is_reset() || e.is_go_away());
         let evidence = if refused { Evidence::Refused } else { Evidence::Unknown };
-        Self { evidence, what: format!("HTTP/2: {e}") }
+        Self { evidence, what: format!("HTTP/2: {e}"), unsent: None }
+    }
+
+    fn unsent(what: String, body: UpstreamBody) -> Self {
+        Self { evidence: Evidence::NotSent, what, unsent: Some(body) }
     }
 }
 

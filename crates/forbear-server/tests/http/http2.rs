@@ -305,21 +305,28 @@ async fn a_goaway_below_the_stream_proves_it_and_one_that_includes_it_does_not()
 
 #[tokio::test]
 async fn a_connection_that_said_goaway_gets_no_more_calls() {
-    let url = http2_provider(|mut connection, _| async move {
+    // It lives on for the answer that is still coming, which is when it could be taken for a good one.
+    let url = http2_provider(|mut connection, n| async move {
         let (_, mut respond) = connection.accept().await.unwrap().unwrap();
-        respond.send_response(Response::new(()), true).unwrap();
-        connection.graceful_shutdown();
+        if n == 0 {
+            connection.graceful_shutdown();
+        }
+        let mut body = respond.send_response(Response::new(()), false).unwrap();
+        body.send_data(Bytes::from("more"), false).unwrap();
         while let Some(Ok((_, mut respond))) = connection.accept().await {
             respond.send_response(Response::builder().status(500).body(()).unwrap(), true).unwrap();
         }
+        drop(body);
     })
     .await;
     let gateway = before_http2(&url).await;
     let mut agent = agent(gateway.address).await;
-    for _ in 0..3 {
-        let response = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-    }
+    let mut first = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
+    first.body_mut().frame().await.unwrap().unwrap();
+    let second = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
+    assert_eq!(second.status(), StatusCode::OK);
+    let reused: Vec<_> = gateway.proxy.sends.lock().unwrap().iter().map(|s| s.as_ref().unwrap().0).collect();
+    assert_eq!(reused, [false, false]);
 }
 
 /// A TLS provider that answers over the protocols it offers. Gives its address, its root and what it was asked for by name.
