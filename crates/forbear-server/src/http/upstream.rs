@@ -141,7 +141,11 @@ pub async fn send(
                         let nothing = connection.counts().nothing_since(mark);
                         let evidence = if nothing { Evidence::NotSent } else { e.evidence };
                         let unsent_body = e.unsent.map(Box::new);
-                        return Err(SendError { unsent_body, ..SendError::new(evidence, Stage::AwaitHead, e.what) });
+                        return Err(SendError {
+                            unsent_body,
+                            body_error: e.body_error,
+                            ..SendError::new(evidence, Stage::AwaitHead, e.what)
+                        });
                     }
                     Err(_) => return Err(SendError::no_head(connection.counts().nothing_since(mark))),
                 }

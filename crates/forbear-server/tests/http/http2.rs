@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forbear_core::effect::Evidence;
+use forbear_server::http::body::{BodyError, BodyLimits, Framing, Replay};
 use forbear_server::http::origin::Origin;
 use forbear_server::http::serve::ServeOptions;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
@@ -182,6 +183,52 @@ async fn http2_on_both_sides_carries_target_fields_bodies_and_trailers() {
     assert_eq!(collected.trailers(), Some(&trailers));
     assert_eq!(collected.to_bytes(), payload);
     assert_eq!(gateway.proxy.sends.lock().unwrap()[0].as_ref().unwrap(), &(false, Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn a_body_above_the_replay_cap_is_streamed_with_its_digest_and_stopped_at_its_bound() {
+    let http1 = Provider::start(|mut raw, _, _| async move {
+        raw.until("\r\n0\r\n\r\n").await;
+        raw.write(OK).await;
+    })
+    .await;
+    let http2 = http2_provider(|mut connection, _| async move {
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            tokio::spawn(async move {
+                let mut body = request.into_body();
+                while let Some(Ok(data)) = body.data().await {
+                    let _ = body.flow_control().release_capacity(data.len());
+                }
+                let _ = respond.send_response(Response::new(()), true);
+            });
+        }
+    })
+    .await;
+    let chunk = vec![b'x'; 50_000];
+    let whole = Replay::new(vec![Bytes::from(chunk.clone()); 8], None, Framing::Chunked);
+    for (url, is_http2) in [(http1.url(), false), (http2, true)] {
+        for (body_bytes_max, status) in [(400_000, StatusCode::OK), (399_999, StatusCode::PAYLOAD_TOO_LARGE)] {
+            let gateway = Gateway::with(&url, rustls::RootCertStore::empty(), ServeOptions::default(), |p| {
+                p.limits = BodyLimits { replay_bytes_max: 100_000, body_bytes_max };
+                if is_http2 {
+                    p.origin = p.origin.clone().with_http2_prior_knowledge();
+                }
+            })
+            .await;
+            let frames = (0..8).map(|_| Ok(Frame::data(Bytes::from(chunk.clone()))));
+            let body = StreamBody::new(futures_util::stream::iter(frames.collect::<Vec<_>>())).boxed_unsync();
+            let response = agent(gateway.address).await.send_request(request("POST", "/p/x", body)).await.unwrap();
+            assert_eq!(response.status(), status, "{url}");
+            let progress = gateway.proxy.once.lock().unwrap().clone().unwrap();
+            let is_ok = status == StatusCode::OK;
+            assert_eq!(progress.sha256(), is_ok.then(|| whole.sha256()), "{url}");
+            assert_eq!(
+                progress.fault(),
+                (!is_ok).then_some(&BodyError::TooLarge { bytes_max: body_bytes_max }),
+                "{url}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
