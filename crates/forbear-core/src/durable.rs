@@ -61,6 +61,7 @@ pub struct OpenAction {
     /// The worst that the attempts so far leave open.
     pub effect: Effect,
     pub attempts: Vec<AttemptRecord>,
+    pub first_seq: Seq,
     pub last_seq: Seq,
     /// A charged retry that has not left yet.
     pub charged: Option<Charge>,
@@ -163,6 +164,7 @@ impl Durable {
             phase: Phase::Planned,
             effect: Effect::NotApplied,
             attempts: Vec::new(),
+            first_seq: event.seq,
             last_seq: event.seq,
             charged: None,
         };
@@ -247,10 +249,11 @@ impl Durable {
         twins.rfind(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
     }
 
-    /// The first event that an open action still needs.
+    /// The first event that an open action still needs; the next one where none is open.
     #[must_use]
-    pub fn oldest_open_at(&self) -> Option<Wall> {
-        self.open.values().map(|o| o.requested_at).min()
+    pub fn oldest_needed(&self) -> Seq {
+        let open = self.open.values().map(|o| o.first_seq).min();
+        open.unwrap_or(Seq(self.seq.0 + 1))
     }
 
     fn bound_scopes(&mut self, now: Wall) {
