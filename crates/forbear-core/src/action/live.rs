@@ -29,6 +29,8 @@ pub struct Live {
     /// What the attempts so far leave open together.
     pub effect: Effect,
     pub last: Option<LastAnswer>,
+    /// What the provider said to this call alone, where it did not close the scope: not before this instant.
+    pub told_until: Option<Mono>,
     /// A retry was charged and has not left.
     pub charged_wait_ms: Option<u64>,
     pub waited_ms: u64,
@@ -70,6 +72,7 @@ impl Live {
             last_seq: None,
             effect: Effect::NotApplied,
             last: None,
+            told_until: None,
             charged_wait_ms: None,
             waited_ms: 0,
             agent_here: true,

@@ -77,6 +77,9 @@ impl Coordinator {
             {
                 scope.windows.clone_from(windows);
             }
+            let floor_ms = self.settings.backoff.floor_ms;
+            let told = head.classification.boundary.as_ref().map(|b| now.mono.plus_ms(b.wait_ms.max(floor_ms)));
+            live.told_until = told.or(live.told_until);
             live.last = Some(LastAnswer { status: head.status, classification: head.classification.clone() });
         }
         if !live.recorded && straight {

@@ -189,10 +189,9 @@ impl Coordinator {
     fn due(&self, now: Now, live: &Live, closed: Option<Mono>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
         let floor = self.settings.backoff.floor_ms;
-        // What the provider said to this call alone, where it did not close the scope.
-        let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.wait_ms.max(floor));
-        let told = own.map(|ms| now.mono.plus_ms(ms));
+        let told = live.told_until.filter(|until| *until > now.mono);
         if let Some(boundary) = closed.into_iter().chain(told).max() {
+            let boundary = boundary.max(now.mono.plus_ms(floor));
             return (boundary.plus_ms(self.jitter_ms(action, attempt.0)), WaitReason::Boundary);
         }
         let retry = live.tried.max(1);
