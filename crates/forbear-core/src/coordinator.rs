@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::input::{Input, Settings};
 use crate::register::{Scope, WaitReason};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Wall};
 
 /// Why the core wants to be called at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,8 @@ pub struct Coordinator {
     pub(crate) order: u64,
     pub(crate) draining: bool,
     pub(crate) store_full: bool,
+    /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
+    ahead_ms: i64,
 }
 
 impl Coordinator {
@@ -62,6 +64,7 @@ impl Coordinator {
             order: 0,
             draining: false,
             store_full: false,
+            ahead_ms: i64::MIN,
         };
         this.use_settings(settings);
         this
@@ -71,6 +74,7 @@ impl Coordinator {
     /// action) changes nothing.
     pub fn handle(&mut self, now: Now, input: Input) -> Commands {
         let mut out = Commands::new();
+        self.ahead_ms = self.ahead_ms.max(ahead_ms(now));
         // A timer may be late: whoever gives up before now does so before anything else is decided.
         self.give_up_due(now, &mut out);
         match input {
@@ -178,10 +182,19 @@ impl Coordinator {
         seq
     }
 
+    /// The wall clock as if it had never been stepped back in this process: what ages by it never grows younger.
+    pub(crate) fn latest_wall(&self, now: Now) -> Wall {
+        Wall(now.wall.0.saturating_add(self.ahead_ms.saturating_sub(ahead_ms(now)).max(0)))
+    }
+
     fn use_settings(&mut self, settings: Arc<Settings>) {
         self.policy = settings.digest.to_string()[..16].to_owned();
         self.settings = settings;
     }
+}
+
+fn ahead_ms(now: Now) -> i64 {
+    now.wall.0.saturating_sub((now.mono.0 / 1_000_000).cast_signed())
 }
 
 /// How an event reaches the disk.
