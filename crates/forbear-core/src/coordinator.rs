@@ -76,7 +76,9 @@ impl Coordinator {
         let mut out = Commands::new();
         self.ahead_ms = self.ahead_ms.max(ahead_ms(now));
         // A timer may be late: whoever gives up before now does so before anything else is decided.
-        self.give_up_due(now, &mut out);
+        if !matches!(input, Input::AppendFailed { .. }) {
+            self.give_up_due(now, &mut out);
+        }
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
             Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),

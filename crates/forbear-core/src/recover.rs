@@ -53,7 +53,12 @@ impl Coordinator {
             self.emit(at, fact.action, fact.fact, Write::Ahead, &mut out);
         }
         for live in self.live.values_mut() {
-            live.recorded = self.durable.open.contains_key(&live.request.action);
+            let open = self.durable.open.get(&live.request.action);
+            live.recorded = open.is_some();
+            if open.is_none_or(|o| o.charged.is_none()) {
+                // The charge went with its event: there is nothing to give back.
+                live.charged_wait_ms = None;
+            }
         }
         self.settle_orphans(now, &mut out);
         out
