@@ -34,6 +34,8 @@ pub struct Coordinator {
     pub(crate) gate: Gate,
     pub(crate) durable: Durable,
     pub(crate) scopes: BTreeMap<ScopeId, Scope>,
+    /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
+    pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
     pub(crate) live: BTreeMap<ActionId, Live>,
     /// When each waiting action gives up.
     pub(crate) expiries: BTreeSet<(Mono, ActionId)>,
@@ -57,6 +59,7 @@ impl Coordinator {
             gate: Gate::resume(durable.seq),
             durable,
             scopes: BTreeMap::new(),
+            closed_at_start: BTreeMap::new(),
             live: BTreeMap::new(),
             expiries: BTreeSet::new(),
             looks: BTreeSet::new(),

@@ -25,6 +25,11 @@ impl Coordinator {
     ) -> (Self, Commands) {
         let mut this = Self::new(settings, seed, replay(snapshot, tail));
         let mut out = Commands::new();
+        let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
+            let until = record.retry_not_before.filter(|until| *until > now.wall)?;
+            Some((scope.clone(), now.mono_at(until)))
+        });
+        this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);
         (this, out)
     }

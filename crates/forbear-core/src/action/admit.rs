@@ -159,14 +159,11 @@ impl Coordinator {
     }
 
     pub(crate) fn scope_mut(&mut self, now: Now, request: &Request) -> &mut Scope {
-        let closed = || {
-            let record = self.durable.scopes.get(&request.scope)?;
-            record.retry_not_before.filter(|until| *until > now.wall)
-        };
         if !self.scopes.contains_key(&request.scope) {
             let mut scope = Scope::new(request.limits);
-            if let Some(until) = closed() {
-                scope.close(now.mono_at(until));
+            // Known from the journal at the start; since then the monotonic clock alone counts.
+            if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
+                scope.close(until);
             }
             self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);
