@@ -29,7 +29,9 @@ impl Coordinator {
         let Some(mut live) = self.live.remove(&action) else { return };
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
         let next = self.judge(now, &live, &report);
-        self.close_scope(now, &live, out);
+        if report.answer.is_some() {
+            self.close_scope(now, &live, out);
+        }
         match &next {
             // Told of an open effect, the provider's refusal is the proof.
             Verdict::Relay(Outcome::Rejected) if live.request.rank.writes() => live.effect = Effect::NotApplied,
