@@ -12,6 +12,7 @@
 mod agent;
 mod crash;
 mod crowd;
+mod expected;
 mod gateway;
 mod lost_answer;
 mod measure;

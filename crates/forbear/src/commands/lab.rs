@@ -6,7 +6,7 @@ use crate::cli::{LabProvider, Sim};
 use crate::failure::Exit;
 use crate::output::Output;
 
-pub async fn provider(options: &LabProvider) -> anyhow::Result<Exit> {
+pub(crate) async fn provider(options: &LabProvider) -> anyhow::Result<Exit> {
     let run = RunOptions {
         scenario: options.scenario.clone(),
         listen: options.listen,
@@ -18,6 +18,6 @@ pub async fn provider(options: &LabProvider) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub fn sim(_options: &Sim, _output: Output) -> anyhow::Result<Exit> {
+pub(crate) fn sim(_options: &Sim, _output: Output) -> anyhow::Result<Exit> {
     anyhow::bail!("the simulator is not part of this build")
 }
