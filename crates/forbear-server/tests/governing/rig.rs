@@ -11,33 +11,33 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-pub struct Rig {
-    pub provider: Provider,
-    pub running: Running,
-    pub dir: tempfile::TempDir,
+pub(crate) struct Rig {
+    pub(crate) provider: Provider,
+    pub(crate) running: Running,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// What an agent got.
 #[derive(Debug)]
-pub struct Got {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Got {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
 impl Rig {
     /// `policy` is laid into the configuration beside the provider `p`.
-    pub async fn new(scenario: &str, policy: &str) -> Self {
+    pub(crate) async fn new(scenario: &str, policy: &str) -> Self {
         let provider = Provider::start(Scenario::from_yaml(scenario).unwrap(), Options::default()).await.unwrap();
         let dir = tempfile::tempdir().unwrap();
         let running = serve(&provider.base_url(), policy, &dir).await;
@@ -45,17 +45,17 @@ impl Rig {
     }
 
     /// Stops the server cleanly and starts it again on the same data.
-    pub async fn restart(self, policy: &str) -> Self {
+    pub(crate) async fn restart(self, policy: &str) -> Self {
         self.running.stop().await;
         let running = serve(&self.provider.base_url(), policy, &self.dir).await;
         Self { running, ..self }
     }
 
-    pub async fn get(&self, path: &str) -> Got {
+    pub(crate) async fn get(&self, path: &str) -> Got {
         self.call("GET", path, &[("authorization", "Bearer k1")], "").await
     }
 
-    pub async fn call(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Got {
+    pub(crate) async fn call(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Got {
         let mut request = Request::builder().method(method).uri(path).header("host", "forbear");
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -64,7 +64,7 @@ impl Rig {
         self.send(request).await
     }
 
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Got {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Got {
         let socket = TcpStream::connect(self.running.addr()).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.unwrap();
         tokio::spawn(connection);
@@ -75,14 +75,14 @@ impl Rig {
     }
 
     /// How long after the n-th answer's head the m-th request arrived, both counted from 1.
-    pub fn gap(&self, head: usize, arrival: usize) -> Duration {
+    pub(crate) fn gap(&self, head: usize, arrival: usize) -> Duration {
         let arrivals = self.provider.arrivals();
         let from = arrivals[head - 1].head_written_at_ns.expect("that arrival was answered");
         Duration::from_nanos(arrivals[arrival - 1].at_ns.saturating_sub(from))
     }
 }
 
-pub async fn serve(base_url: &str, policy: &str, dir: &tempfile::TempDir) -> Running {
+pub(crate) async fn serve(base_url: &str, policy: &str, dir: &tempfile::TempDir) -> Running {
     let extra = if policy.contains("providers:") {
         String::new()
     } else {
