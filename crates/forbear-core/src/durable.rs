@@ -239,12 +239,17 @@ impl Durable {
         }
     }
 
-    /// The open action whose effect is unknown and whose content a new write of the same credential repeats.
-    #[must_use]
-    pub fn unknown_twin(&self, scope: &ScopeId, route: &Route, digest: Digest) -> Option<(ActionId, &OpenAction)> {
-        let twins = self.unknown.get(&digest)?.iter().filter_map(|id| Some((*id, self.open.get(id)?)));
-        let mut twins = twins;
-        twins.rfind(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
+    /// The open actions whose effect is unknown and whose content a new write of the same credential repeats, the
+    /// oldest first.
+    pub fn unknown_twins<'a>(
+        &'a self,
+        scope: &'a ScopeId,
+        route: &'a Route,
+        digest: Digest,
+    ) -> impl Iterator<Item = (ActionId, &'a OpenAction)> {
+        let ids = self.unknown.get(&digest).into_iter().flatten();
+        let twins = ids.filter_map(|id| Some((*id, self.open.get(id)?)));
+        twins.filter(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
     }
 
     /// The first event that an open action still needs.
@@ -256,7 +261,8 @@ impl Durable {
     fn bound_scopes(&mut self, now: Wall) {
         if self.scopes.len() > SCOPES_MAX {
             // A scope that is still closed is kept: forgetting a boundary would send into it.
-            self.scopes.retain(|_, r| r.retry_not_before.is_some_and(|b| b > now) || !r.retries.is_empty());
+            let recent = |r: &ScopeRecord| r.retries.back().is_some_and(|at| is_recent(*at, now));
+            self.scopes.retain(|_, r| r.retry_not_before.is_some_and(|b| b > now) || recent(r));
         }
     }
 }

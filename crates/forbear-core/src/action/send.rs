@@ -51,7 +51,7 @@ impl Coordinator {
         let dispatch = Command::Dispatch(Dispatch {
             action,
             attempt,
-            send_not_after: now.mono.plus_ms(SEND_WINDOW_MS).min(live.deadline),
+            send_not_after: live.last_instant(now.mono.plus_ms(SEND_WINDOW_MS)),
             give_up_at: live.deadline,
             fresh_connection: live.request.rank == Rank::UncertainWrite,
         });
@@ -167,6 +167,10 @@ impl Coordinator {
         if due >= live.deadline {
             return self.stop(now, live, Outcome::DeadlineExhausted, "the wait would pass its deadline", out);
         }
+        if live.key_end().is_some_and(|end| due >= end) {
+            let why = "the provider may have forgotten its key when the wait ends";
+            return self.stop(now, live, Outcome::BudgetExhausted, why, out);
+        }
         let attempt = AttemptNo(live.tried + 1);
         let fact = Fact::RetryScheduled {
             attempt,
@@ -181,7 +185,7 @@ impl Coordinator {
         live.charged_wait_ms = Some(wait_ms);
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
-        let expires = wait_end.min(live.deadline);
+        let expires = live.last_instant(wait_end);
         self.wait(now, live, due, expires, reason, out);
     }
 
@@ -189,10 +193,9 @@ impl Coordinator {
     fn due(&self, now: Now, live: &Live, closed: Option<Mono>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
         let floor = self.settings.backoff.floor_ms;
-        // What the provider said to this call alone, where it did not close the scope.
-        let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.wait_ms.max(floor));
-        let told = own.map(|ms| now.mono.plus_ms(ms));
+        let told = live.told_until.filter(|until| *until > now.mono);
         if let Some(boundary) = closed.into_iter().chain(told).max() {
+            let boundary = boundary.max(now.mono.plus_ms(floor));
             return (boundary.plus_ms(self.jitter_ms(action, attempt.0)), WaitReason::Boundary);
         }
         let retry = live.tried.max(1);
@@ -204,7 +207,7 @@ impl Coordinator {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
-        if due > wait_end {
+        if due >= wait_end {
             Some("the wait is longer than max_wait_seconds of its class")
         } else if spent.retries >= task.max_retries {
             Some("its task has used max_retries")
@@ -235,7 +238,7 @@ impl Coordinator {
         let start = live.first_refusal.unwrap_or(live.came);
         let rule = &live.request.rule;
         let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
-        let expires = start.plus_ms(seconds.saturating_mul(1_000)).min(live.deadline);
+        let expires = live.last_instant(start.plus_ms(seconds.saturating_mul(1_000)));
         let due = closed.plus_ms(self.jitter_ms(action, attempt.0));
         if due >= expires {
             self.give_up(now, live, out);
