@@ -236,7 +236,10 @@ mod tests {
         let mut scope = Scope::new(LIMITS);
         scope.close(at(1_000), WaitReason::Boundary);
         scope.close(at(2_000), WaitReason::Backoff);
-        assert_eq!((scope.turn(at(0)), scope.told_until(at(0))), (Turn::At(at(2_000), WaitReason::Backoff), Some(at(1_000))));
+        assert_eq!(
+            (scope.turn(at(0)), scope.told_until(at(0))),
+            (Turn::At(at(2_000), WaitReason::Backoff), Some(at(1_000)))
+        );
         scope.close(at(3_000), WaitReason::Boundary);
         scope.close(at(2_500), WaitReason::Backoff);
         assert_eq!(scope.turn(at(0)), Turn::At(at(3_000), WaitReason::Boundary));

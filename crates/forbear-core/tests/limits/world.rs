@@ -65,6 +65,7 @@ type Script = Box<dyn FnMut(Asked) -> String>;
 
 pub(crate) struct World {
     core: Coordinator,
+    settings: Settings,
     script: Script,
     contract: Contract,
     limits: Limits,
@@ -97,7 +98,8 @@ impl World {
         let settings =
             Settings { task: policy.task, backoff: policy.backoff, pacing: policy.pacing, digest: Digest([0; 32]) };
         Self {
-            core: Coordinator::new(Arc::new(settings), seed, Durable::default()),
+            core: Coordinator::new(Arc::new(settings.clone()), seed, Durable::default()),
+            settings,
             script,
             contract: Contract::default(),
             limits: Limits { max_delayed_requests: 250, max_concurrent_requests: 8, max_retries_per_minute: 60 },
@@ -129,6 +131,10 @@ impl World {
 
     pub(crate) fn max_wait_s(mut self, seconds: u64) -> Self {
         self.max_wait_s = seconds;
+        self.settings.task.max_wait_seconds = self.settings.task.max_wait_seconds.max(seconds);
+        let settings = Arc::new(self.settings.clone());
+        let loaded = self.core.handle(self.now(), Input::PolicyLoaded { settings, by: "test".into() });
+        self.carry_out(loaded);
         self
     }
 
@@ -301,12 +307,8 @@ impl World {
                 self.arrive(call_of(d.action), d.attempt);
             }
             Command::Relay { action, attempt, stamp } => {
-                let end = End {
-                    at_ms: self.now_ms,
-                    outcome: stamp.outcome,
-                    attempts: stamp.attempts,
-                    next_allowed_ms: None,
-                };
+                let end =
+                    End { at_ms: self.now_ms, outcome: stamp.outcome, attempts: stamp.attempts, next_allowed_ms: None };
                 self.ends.insert(call_of(action), end);
                 more.extend(self.core.handle(now, Input::Ended { action, attempt, end: BodyEnd::Complete }));
             }
