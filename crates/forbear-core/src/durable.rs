@@ -101,6 +101,9 @@ pub struct ScopeRecord {
     pub retry_not_before: Option<Wall>,
     pub boundary: Option<Boundary>,
     pub windows: Vec<Window>,
+    /// What stood where a boundary should, and could not be read.
+    #[serde(default)]
+    pub malformed: Vec<String>,
     pub updated_at: Wall,
     /// When each retry of the last minute was charged.
     pub retries: VecDeque<Wall>,
@@ -138,6 +141,7 @@ impl Durable {
                 record.retry_not_before = update.retry_not_before;
                 record.boundary.clone_from(&update.boundary);
                 record.windows.clone_from(&update.windows);
+                record.malformed.clone_from(&update.malformed);
                 record.updated_at = event.at;
                 self.bound_scopes(event.at);
             }

@@ -89,7 +89,7 @@ impl Coordinator {
         }
         self.record_if_due(now, &mut live, out);
         let due = match reason {
-            WaitReason::Boundary => due.plus_ms(self.jitter_ms(live.request.action, 1)),
+            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(live.request.action, 1)),
             _ => due,
         };
         let expires = live.last_instant(queue_end);
@@ -163,7 +163,8 @@ impl Coordinator {
             let mut scope = Scope::new(request.limits);
             // Known from the journal at the start; since then the monotonic clock alone counts.
             if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
-                scope.close(until);
+                let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
+                scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff });
             }
             self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);
