@@ -177,6 +177,29 @@ routes:
     assert!(after.windows(2).all(|pair| pair[1] - pair[0] >= 90_000_000), "{after:?}");
 }
 
+/// What is remembered is also not read late after a restart.
+#[tokio::test]
+async fn fb_033_a_closed_scope_stays_closed_over_a_restart() {
+    let scenario = "
+routes:
+  - match: 'GET /x'
+    then:
+      - {status: 429, headers: {Retry-After: '3'}, body: {}}
+      - {body: {ok: true}}
+";
+    let policy = "request_classes: {read: {max_wait_seconds: 1}}\n";
+    let rig = Rig::new(scenario, policy).await;
+    assert_eq!(rig.get("/p/x").await.header("forbear-outcome"), "budget_exhausted");
+    let before = closed_row(&rig).await;
+    let rig = rig.restart(policy).await;
+    let after = closed_row(&rig).await;
+    assert_eq!((after.next_allowed_at, &after.source), (before.next_allowed_at, &before.source));
+    let got = join_all((0..3).map(|_| rig.get("/p/x"))).await;
+    assert!(got.iter().all(|got| got.status == 200), "{got:?}");
+    assert_eq!(rig.provider.arrivals().len(), 4);
+    assert!(rig.gap(1, 2) >= Duration::from_secs(3), "{:?}", rig.gap(1, 2));
+}
+
 #[tokio::test]
 async fn fb_041_equal_reads_are_not_merged() {
     let scenario = "

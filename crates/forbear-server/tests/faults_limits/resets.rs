@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forbear_api::client::TOKEN_FILE;
 use futures_util::future::join_all;
 
 use crate::rig::Rig;
@@ -84,6 +85,18 @@ async fn fb_018_a_short_window_does_not_hide_the_long_one() {
     assert_eq!(tokens.remaining, Some(0));
     let requests = row.windows.iter().find(|window| window.name == "requests").unwrap();
     assert_eq!(requests.remaining, Some(4_999));
+
+    // The same where people and programs read it.
+    let token = std::fs::read_to_string(rig.running.data_dir().join(TOKEN_FILE)).unwrap();
+    let request = http::Request::get("/-/v1/scopes")
+        .header("host", rig.running.addr().to_string())
+        .header("authorization", format!("Bearer {}", token.trim()));
+    let rows = rig.send(request.body(http_body_util::Full::default()).unwrap()).await.json();
+    let shown = &rows[0];
+    assert_eq!((&shown["remaining"], &shown["source"]), (&0.into(), &"limit_header".into()), "{rows}");
+    let left = shown["reset_after_seconds"].as_u64().unwrap();
+    assert!((355..=360).contains(&left), "{rows}");
+    assert!(shown["next_allowed_at"].is_string(), "{rows}");
 }
 
 #[tokio::test]

@@ -44,6 +44,40 @@ routes:
     until(|| row(&rig).filter(|row| (row.in_flight, row.delayed) == (0, 0))).await;
 }
 
+/// The half of FB-040 that needs no priorities: what an agent claims of its own moves nobody, and Forbear's own fields
+/// never reach the provider.
+#[tokio::test]
+async fn fb_040_a_claim_of_priority_moves_nobody() {
+    let scenario = "
+routes:
+  - match: 'GET /slow'
+    respond: {body: {ok: true}, delay_ms: 500}
+  - match: 'GET /{name}'
+    respond: {body: {ok: true}}
+";
+    let rig = Rig::new(scenario, "shared_scope: {max_concurrent_requests: 1}\n").await;
+    let first = async {
+        rig.provider.wait_for_arrivals(1, SOON).await.unwrap();
+        rig.get("/p/plain").await
+    };
+    let claims = [("authorization", "Bearer k1"), ("x-priority", "high"), ("forbear-priority", "interactive")];
+    let second = async {
+        until(in_line(&rig, 1)).await;
+        rig.call("GET", "/p/claiming", &claims, "").await
+    };
+    let (slow, first, second) = tokio::join!(rig.get("/p/slow"), first, second);
+    assert_eq!((slow.status, first.status, second.status), (200, 200, 200));
+    let arrivals = rig.provider.arrivals();
+    let targets: Vec<_> = arrivals.iter().map(|a| a.target.as_str()).collect();
+    assert_eq!(targets, ["/slow", "/plain", "/claiming"]);
+    assert_eq!((arrivals[2].header("x-priority"), arrivals[2].header("forbear-priority")), (Some("high"), None));
+}
+
+/// Ready when so many wait.
+fn in_line(rig: &Rig, delayed: u32) -> impl FnMut() -> Option<()> {
+    move || rig.running.shard().scopes(1).first().filter(|row| row.delayed == delayed).map(|_| ())
+}
+
 #[tokio::test]
 async fn fb_035_a_call_that_hung_up_in_line_is_never_sent() {
     let scenario = "
@@ -54,20 +88,16 @@ routes:
     respond: {body: {ok: true}}
 ";
     let rig = Rig::new(scenario, "shared_scope: {max_concurrent_requests: 1}\n").await;
-    let delayed = |n| {
-        let shard = rig.running.shard();
-        move || shard.scopes(1).first().filter(|row| row.delayed == n).map(|_| ())
-    };
     let slow = rig.get("/p/slow");
     let last = async {
         rig.provider.wait_for_arrivals(1, SOON).await.unwrap();
         let gone = rig.get("/p/gone");
         tokio::select! {
             got = gone => panic!("the slot is taken: {got:?}"),
-            () = until(delayed(1)) => {}
+            () = until(in_line(&rig, 1)) => {}
         }
         // Its connection is closed here.
-        until(delayed(0)).await;
+        until(in_line(&rig, 0)).await;
         rig.get("/p/last").await
     };
     let (slow, last) = tokio::join!(slow, last);
