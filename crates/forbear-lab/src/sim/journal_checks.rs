@@ -179,17 +179,21 @@ impl World<'_> {
                 trail.sent = attempt.0;
             }
             Fact::RetryScheduled { attempt, .. } => {
-                if trail.charged.replace(*attempt).is_some() && whole {
-                    return Err(("charged_once", format!("{name}: charged before the last charge was spent")));
-                }
+                let unspent = trail.charged.replace(*attempt).filter(|_| whole);
+                return match unspent {
+                    Some(last) => Err(("charged_once", format!("{name}: charged while #{} is unspent", last.0))),
+                    None => Ok(()),
+                };
             }
             Fact::RetryStarted { .. } if trail.charged.is_none() && whole => {
                 return Err(("charged_once", format!("{name}: a retry that nothing charged")));
             }
             Fact::RetryReturned { attempt, .. } => {
-                if trail.charged.take() != Some(*attempt) {
-                    return Err(("charged_once", format!("{name}: #{} comes back", attempt.0)));
-                }
+                let spent = trail.charged.take();
+                return match spent {
+                    Some(charged) if charged == *attempt => Ok(()),
+                    _ => Err(("charged_once", format!("{name}: #{} comes back", attempt.0))),
+                };
             }
             Fact::ActionResult(result) if result.evidence != Evidence::NotSent => trail.charged = None,
             Fact::ActionFinished(finished) => return end(trail, finished, writes, &name),
