@@ -1,5 +1,6 @@
 //! What a provider says and means, as data: one contract a provider, from `providers/*.yaml` or the user's
-//! configuration. Nothing here parses files; the server loads and merges, the core reads.
+//! configuration. Nothing here parses files; the server loads and merges, the core reads. Whether the data makes sense is
+//! asked in [`policy::check`](crate::policy::check).
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Contract {
+    /// The contract this one is laid over: a built-in provider's or another one of the same file. Resolved at loading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
     /// Where the provider is, without a trailing slash: `https://api.example.com`.
     pub base_url: String,
+    /// Without TLS, speak HTTP/2 from the first byte on. With TLS the two sides agree by themselves.
+    pub http2_prior_knowledge: bool,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
@@ -24,35 +30,56 @@ pub struct Contract {
     pub retry_after_unit: RetryAfterUnit,
     /// A 429 is decided before any work, so that the call had no effect.
     pub throttled_before_work: bool,
+    /// A 429 without `Retry-After` speaks of a spent quota, not of a burst: no retry.
+    pub throttle_needs_retry_after: bool,
     /// Codes in headers or JSON bodies that tell refusals apart, the first match wins.
     pub codes: Vec<CodeRule>,
     /// Response headers whose `true` or `false` is the provider's own verdict on a retry.
     pub verdict_headers: Vec<String>,
     /// Response headers that tell this provider's clients not to retry.
     pub no_retry_headers: BTreeMap<String, String>,
+    /// Response headers whose absolute URLs of this provider's own host come back to Forbear.
+    pub url_headers: Vec<String>,
     /// What the provider does with idempotency keys, where it honours any.
     pub idempotency: Option<Idempotency>,
     /// The error member that this provider's clients read.
     pub error_shape: ErrorShape,
+    /// How this provider's event streams end, so that a cut one is not taken for a whole one.
+    pub stream: StreamRule,
 }
 
 impl Default for Contract {
     fn default() -> Self {
         Self {
+            extends: None,
             base_url: String::new(),
+            http2_prior_knowledge: false,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
             scope: ScopeLimits::default(),
             routes: Vec::new(),
             limit_headers: Vec::new(),
             retry_after_unit: RetryAfterUnit::Seconds,
             throttled_before_work: true,
+            throttle_needs_retry_after: false,
             codes: Vec::new(),
             verdict_headers: vec!["x-should-retry".into()],
             no_retry_headers: BTreeMap::from([("x-should-retry".into(), "false".into())]),
+            url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
             idempotency: None,
             error_shape: ErrorShape::Problem,
+            stream: StreamRule::default(),
         }
     }
+}
+
+/// Lines of a `text/event-stream` body that say how it ended. A mark is the beginning of a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamRule {
+    /// A whole stream has one of these; with none named, every stream that is not cut is whole.
+    pub ends: Vec<String>,
+    /// A stream with one of these failed inside.
+    pub errors: Vec<String>,
 }
 
 /// Bounds of one scope.
@@ -67,11 +94,24 @@ pub struct ScopeLimits {
     pub max_retries_per_minute: Option<u32>,
 }
 
+impl ScopeLimits {
+    /// These limits where they say something, `base` where they do not.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        Self {
+            max_delayed_requests: self.max_delayed_requests.or(base.max_delayed_requests),
+            max_concurrent_requests: self.max_concurrent_requests.or(base.max_concurrent_requests),
+            max_retries_per_minute: self.max_retries_per_minute.or(base.max_retries_per_minute),
+        }
+    }
+}
+
+/// What one kind of call is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteRule {
-    /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, a last `{name...}` the rest, a
-    /// method of `*` any.
+    /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, a last `{name...}` the rest (one
+    /// segment or more), a method of `*` any. `GET` is `HEAD` as well.
     #[serde(rename = "match")]
     pub pattern: String,
     /// A request class, built in or added by the policy.
@@ -153,6 +193,9 @@ pub struct CodeRule {
     /// Whether the refusal is decided before any work; absent means what its status says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_work: Option<bool>,
+    /// How long to wait after this refusal, used where no signal names a boundary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<u64>,
 }
 
 /// What a code means. The names follow DESIGN section 4.
@@ -171,6 +214,7 @@ pub enum CodeMeaning {
     Rejected,
 }
 
+/// What a provider does with a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Idempotency {

@@ -157,6 +157,12 @@ impl Coordinator {
         self.live.len()
     }
 
+    /// Actions of a task that hold a slot or wait for one.
+    #[must_use]
+    pub fn live_of_task(&self, task: &crate::ids::TaskId) -> usize {
+        self.live.values().filter(|l| l.request.task == *task).count()
+    }
+
     /// Writes an event: applied now, appended in order. While frozen it is applied in memory and kept for the thaw.
     pub(crate) fn emit(
         &mut self,

@@ -61,6 +61,7 @@ pub struct OpenAction {
     /// The worst that the attempts so far leave open.
     pub effect: Effect,
     pub attempts: Vec<AttemptRecord>,
+    pub first_seq: Seq,
     pub last_seq: Seq,
     /// A charged retry that has not left yet.
     pub charged: Option<Charge>,
@@ -101,6 +102,9 @@ pub struct ScopeRecord {
     pub retry_not_before: Option<Wall>,
     pub boundary: Option<Boundary>,
     pub windows: Vec<Window>,
+    /// What stood where a boundary should, and could not be read.
+    #[serde(default)]
+    pub malformed: Vec<String>,
     pub updated_at: Wall,
     /// When each retry of the last minute was charged.
     pub retries: VecDeque<Wall>,
@@ -144,6 +148,7 @@ impl Durable {
                 record.retry_not_before = update.retry_not_before;
                 record.boundary.clone_from(&update.boundary);
                 record.windows.clone_from(&update.windows);
+                record.malformed.clone_from(&update.malformed);
                 record.updated_at = event.at;
                 self.bound_scopes(event.at);
             }
@@ -170,6 +175,7 @@ impl Durable {
             phase: Phase::Planned,
             effect: Effect::NotApplied,
             attempts: Vec::new(),
+            first_seq: event.seq,
             last_seq: event.seq,
             charged: None,
         };
@@ -259,10 +265,11 @@ impl Durable {
         twins.filter(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
     }
 
-    /// The first event that an open action still needs.
+    /// The first event that an open action still needs; the next one where none is open.
     #[must_use]
-    pub fn oldest_open_at(&self) -> Option<Wall> {
-        self.open.values().map(|o| o.requested_at).min()
+    pub fn oldest_needed(&self) -> Seq {
+        let open = self.open.values().map(|o| o.first_seq).min();
+        open.unwrap_or(Seq(self.seq.0 + 1))
     }
 
     fn bound_scopes(&mut self, now: Wall) {

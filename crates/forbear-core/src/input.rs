@@ -6,7 +6,7 @@ use crate::classify::Classification;
 use crate::effect::Evidence;
 use crate::event::KeyUsed;
 use crate::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use crate::policy::{ClassRule, Rank};
+use crate::policy::{ClassRule, Limits, Rank};
 use crate::time::Wall;
 
 #[derive(Debug)]
@@ -60,14 +60,6 @@ pub struct Settings {
     pub backoff: crate::policy::BackoffRule,
     pub pacing: crate::policy::PacingRule,
     pub digest: Digest,
-}
-
-/// The bounds of a scope, all of them known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    pub max_delayed_requests: u32,
-    pub max_concurrent_requests: u32,
-    pub max_retries_per_minute: u32,
 }
 
 /// One call, as the ingress understood it.

@@ -12,12 +12,17 @@ pub mod durable;
 pub mod effect;
 pub mod event;
 pub mod gate;
+pub mod idempotency_key;
 pub mod ids;
 pub mod input;
 pub mod policy;
+pub mod prefer;
 mod recover;
 pub mod register;
+pub mod retry_marker;
+pub mod route;
 pub mod time;
+pub mod traceparent;
 pub mod view;
 
 pub use coordinator::{Coordinator, WakeReason};

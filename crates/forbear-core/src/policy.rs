@@ -1,6 +1,10 @@
 //! What may be spent on retries, and what bounds everything: the policy as data.
 //!
-//! The server reads it from YAML (`forbear.default.yaml` names every key); the core only asks it.
+//! The server reads it from YAML (`forbear.default.yaml` names every key); the core only asks it. [`Policy::default`] is
+//! what ships, without providers; [`check`] says what is wrong with a policy, and [`Compiled`] is one that may be used.
+
+mod check;
+mod compiled;
 
 use std::collections::BTreeMap;
 
@@ -9,16 +13,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::{Contract, ScopeLimits};
 
+pub use check::{Fault, FaultKind, check};
+pub use compiled::{Class, Compiled, CompiledProvider, Limits};
+
 /// The whole of the decision-making configuration. `providers` holds merged contracts, built in and the user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// What may be spent on one action, by its class.
     pub request_classes: BTreeMap<String, ClassRule>,
+    /// Limits of every scope whose provider says nothing narrower.
     pub shared_scope: ScopeLimits,
+    /// What one task may spend on retries, over all of its actions.
     pub task: TaskRule,
+    /// Waiting where the provider names no boundary.
     pub backoff: BackoffRule,
+    /// How waiters leave when a scope opens again.
     pub pacing: PacingRule,
+    /// Providers by name, the first segment of the path that agents use.
     pub providers: BTreeMap<String, Contract>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            request_classes: default_classes(),
+            // Eight calls at once is what a small API stands, and more than one agent has open. 250 places hold a burst of
+            // ten agents of 25 calls. 60 retries a minute are two full rounds of eight slots with three retries each,
+            // with some to spare: a scope that needs more than that is down.
+            shared_scope: ScopeLimits {
+                max_delayed_requests: Some(250),
+                max_concurrent_requests: Some(8),
+                max_retries_per_minute: Some(60),
+            },
+            task: TaskRule { max_retries: 10, max_wait_seconds: 600 },
+            backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
+            pacing: PacingRule { release_gap_ms: 100, jitter_ms: 100 },
+            providers: BTreeMap::new(),
+        }
+    }
+}
+
+/// The four classes that are always there.
+fn default_classes() -> BTreeMap<String, ClassRule> {
+    let rule = |max_attempts, max_wait_seconds, retry_statuses: &[u16], unknown_resends| ClassRule {
+        rank: None,
+        max_attempts,
+        max_wait_seconds,
+        retry_statuses: retry_statuses.to_vec(),
+        unknown_resends,
+        unsent_resends: default_unsent_resends(),
+        max_queue_seconds: default_max_queue_seconds(),
+        deadline_seconds: default_deadline_seconds(),
+    };
+    BTreeMap::from([
+        (Rank::Read.class().into(), rule(4, 90, &[408, 429, 500, 502, 503, 504], 0)),
+        (Rank::IdempotentWrite.class().into(), rule(3, 120, &[408, 429, 502, 503, 504], 0)),
+        (Rank::UncertainWrite.class().into(), rule(1, 0, &[], 0)),
+        // A completion leaves nothing behind but its cost, so that one lost answer may be asked for again.
+        (Rank::Inference.class().into(), rule(4, 120, &[408, 429, 500, 502, 503, 504, 529], 1)),
+    ])
 }
 
 /// How strict a class is: `read` < `inference` < `idempotent_write` < `uncertain_write`. A class that the policy adds
@@ -38,8 +92,28 @@ impl Rank {
     pub const fn writes(self) -> bool {
         matches!(self, Self::IdempotentWrite | Self::UncertainWrite)
     }
+
+    /// The built-in class of this rank.
+    #[must_use]
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Inference => "inference",
+            Self::IdempotentWrite => "idempotent_write",
+            Self::UncertainWrite => "uncertain_write",
+        }
+    }
+
+    /// The rank of a built-in class.
+    #[must_use]
+    pub fn built_in(class: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|r| r.class() == class)
+    }
+
+    pub const ALL: [Self; 4] = [Self::Read, Self::Inference, Self::IdempotentWrite, Self::UncertainWrite];
 }
 
+/// What may be spent on one action of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassRule {
@@ -76,6 +150,7 @@ pub const fn default_deadline_seconds() -> u64 {
     900
 }
 
+/// What one task may spend on retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskRule {
@@ -90,7 +165,9 @@ pub struct TaskRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackoffRule {
+    /// Doubled for each further retry.
     pub base_ms: u64,
+    /// No wait of our own choosing is longer; one that the provider names may be.
     pub cap_ms: u64,
     /// The least wait before any retry, also where a provider says `Retry-After: 0`.
     pub floor_ms: u64,

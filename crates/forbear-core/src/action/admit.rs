@@ -74,11 +74,11 @@ impl Coordinator {
         };
         let delayed = scope.delayed();
         let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
-        if due >= live.deadline {
+        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
+        if due >= live.deadline && live.deadline <= queue_end {
             let why = "its scope opens after its deadline";
             return self.refuse(now, live, Outcome::DeadlineExhausted, why, None, out);
         }
-        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
         if due >= queue_end || request.body_pending {
             let why = "its scope opens later than a connection should be held";
             return self.refuse(now, live, Outcome::Deferred, why, Some(seconds), out);
@@ -89,7 +89,7 @@ impl Coordinator {
         }
         self.record_if_due(now, &mut live, out);
         let due = match reason {
-            WaitReason::Boundary => due.plus_ms(self.jitter_ms(live.request.action, 1)),
+            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(live.request.action, 1)),
             _ => due,
         };
         let expires = live.last_instant(queue_end);
@@ -163,7 +163,8 @@ impl Coordinator {
             let mut scope = Scope::new(request.limits);
             // Known from the journal at the start; since then the monotonic clock alone counts.
             if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
-                scope.close(until);
+                let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
+                scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff });
             }
             self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);

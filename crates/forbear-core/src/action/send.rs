@@ -157,8 +157,10 @@ impl Coordinator {
         }
         let action = live.request.action;
         let first_refusal = *live.first_refusal.get_or_insert(now.mono);
-        let closed = self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono));
-        let (due, reason) = self.due(now, &live, closed);
+        let scope = self.scopes.get(&live.request.scope);
+        let closed = scope.and_then(|s| s.closed_until(now.mono));
+        let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
+        let (due, reason) = self.due(now, &live, closed, told);
         let wait_ms = due.ms_since(now.mono);
         let rule = &live.request.rule;
         let wait_end = first_refusal.plus_ms(rule.max_wait_seconds.saturating_mul(1_000));
@@ -176,7 +178,7 @@ impl Coordinator {
         let fact = Fact::RetryScheduled {
             attempt,
             scheduled_retry_at: now.wall_at(due),
-            retry_not_before: closed.map(|c| now.wall_at(c)),
+            retry_not_before: told.map(|until| now.wall_at(until)),
             reason: format!("{why}; waits for {}", reason.as_str()),
             scope: live.request.scope.clone(),
             task: live.request.task.clone(),
@@ -191,13 +193,13 @@ impl Coordinator {
     }
 
     /// The instant of the next attempt: never before the boundary, jitter only on top.
-    fn due(&self, now: Now, live: &Live, closed: Option<Mono>) -> (Mono, WaitReason) {
+    fn due(&self, now: Now, live: &Live, closed: Option<Mono>, told: Option<Mono>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
         let floor = self.settings.backoff.floor_ms;
-        let told = live.told_until.filter(|until| *until > now.mono);
-        if let Some(boundary) = closed.into_iter().chain(told).max() {
-            let boundary = boundary.max(now.mono.plus_ms(floor));
-            return (boundary.plus_ms(self.jitter_ms(action, attempt.0)), WaitReason::Boundary);
+        if let Some(opens) = closed.max(told) {
+            let reason = if told >= closed { WaitReason::Boundary } else { WaitReason::Backoff };
+            let opens = opens.max(now.mono.plus_ms(floor));
+            return (opens.plus_ms(self.jitter_ms(action, attempt.0)), reason);
         }
         let retry = live.tried.max(1);
         let wait = backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry);
@@ -231,7 +233,8 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let closed = self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).unwrap_or(now.mono);
+        let closed = self.scopes.get(&scope).and_then(|s| Some((s.closed_until(now.mono)?, s.closed_by())));
+        let (closed, reason) = closed.unwrap_or((now.mono, WaitReason::Boundary));
         self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
         if let Some(s) = self.scopes.get_mut(&scope) {
             s.give_slot();
@@ -245,7 +248,7 @@ impl Coordinator {
             self.give_up(now, live, out);
             return self.pump(now, &scope, out);
         }
-        self.wait(now, live, due, expires, WaitReason::Boundary, out);
+        self.wait(now, live, due, expires, reason, out);
     }
 
     /// An announced attempt did not leave.
@@ -303,7 +306,7 @@ impl Coordinator {
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
-        s.close(until);
+        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff });
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),
@@ -313,6 +316,7 @@ impl Coordinator {
             retry_not_before: Some(now.wall_at(until)),
             boundary: boundary.cloned(),
             windows: c.windows.clone(),
+            malformed: if boundary.is_none() { c.malformed.clone() } else { Vec::new() },
             reason,
         };
         self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);

@@ -3,10 +3,87 @@
 //!
 //! Classify first, then [`effect`](crate::effect): the kind says what to do about the scope, the effect what happened to
 //! the world.
+//!
+//! | file | reads |
+//! |---|---|
+//! | `retry_after`, `rate_limit`, `x_rate_limit` | header fields: a wait, or windows of a limit (`seen`) |
+//! | `values`, `duration`, `http_date`, `number` | what one value says, in every format |
+//! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
+//! | `signals` | all of an answer that says when, gathered |
+//! | `server_time` | the server's clock, against which instants are measured |
+//! | `meaning`, `boundary` | from all of these to a kind and an instant |
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Contract;
+use crate::policy::Rank;
 use crate::time::{Now, Wall};
+
+mod body;
+mod body_reset;
+mod boundary;
+mod codes;
+mod duration;
+mod http_date;
+mod meaning;
+mod number;
+mod problem;
+mod rate_limit;
+mod raw;
+mod retry_after;
+mod seen;
+mod server_time;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod values;
+mod verdict;
+mod x_rate_limit;
+
+pub use body::BODY_BYTES_MAX;
+
+/// Reads one answer. `rank` is that of the action's class.
+#[must_use]
+pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> Classification {
+    let mut malformed = raw::Malformed::default();
+    let mut contradictions = Vec::new();
+    let should_retry = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
+    let json = facts
+        .body
+        .filter(|_| codes::body_matters(contract, facts.status))
+        .and_then(|body| body::json(facts.headers, body));
+    let mut signals = signals::Signals::read(contract, facts, &mut malformed);
+    let meaning = meaning::read(contract, rank, facts, json.as_ref(), &signals);
+    if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (&json, meaning.kind) {
+        signals.read_body(contract, facts, json, &mut malformed);
+    }
+    let boundary = boundary::choose(facts, &meaning, &signals, &mut contradictions);
+    Classification {
+        before_work: before_work(contract, facts.status, &meaning),
+        kind: meaning.kind,
+        rule: meaning.rule,
+        boundary,
+        windows: signals.into_windows(),
+        should_retry,
+        malformed: malformed.0,
+        contradictions,
+        code: json.as_ref().filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
+    }
+}
+
+/// The code rule's word first. A 429 is what the contract says of it. Any other 4xx that means "not now" would count as
+/// not applied if it meant "never" ([`effect`](crate::effect)); reading it better takes nothing of that away.
+fn before_work(contract: &Contract, status: u16, meaning: &meaning::Meaning<'_>) -> bool {
+    let refused = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted);
+    meaning.before_work.unwrap_or(match status {
+        429 => refused && contract.throttled_before_work,
+        408 | 409 | 425 => false,
+        400..500 => refused,
+        _ => false,
+    })
+}
 
 /// What was seen of one answer.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +130,8 @@ pub enum BoundarySource {
     LimitHeader,
     /// A member of the body.
     Body,
+    /// The contract's word on this refusal, where the answer itself names no instant.
+    Contract,
 }
 
 impl BoundarySource {
@@ -64,6 +143,7 @@ impl BoundarySource {
             Self::RateLimit => "rate_limit",
             Self::LimitHeader => "limit_header",
             Self::Body => "body",
+            Self::Contract => "contract",
         }
     }
 }
@@ -104,10 +184,11 @@ pub struct Window {
 pub struct Classification {
     pub kind: Kind,
     /// Which rule decided: `status 429`, `code error.code=insufficient_quota`, `x-should-retry: false` ...
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// The contract's word that this refusal was decided before any work.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub before_work: bool,
+    /// On a success only a window that it left without quota; what a redirect or a job to poll asks for is not read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boundary: Option<Boundary>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::ids::{Digest, Key, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{Limits, Settings};
+use forbear_core::input::Settings;
+use forbear_core::policy::Limits;
 use forbear_core::policy::{BackoffRule, ClassRule, PacingRule, Rank, TaskRule};
 
 use super::rng::Rng;

@@ -1,0 +1,180 @@
+//! A client of the control API: one HTTP/1.1 connection a call, to the address that `forbear serve` prints.
+//!
+//! It promises an error that says what to do, an answer within [`CALL_TIMEOUT_MS`], and no more than [`BODY_BYTES_MAX`]
+//! in memory. It refuses to retry: that is the caller's decision.
+
+mod error;
+mod token;
+
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, ScopeRow, TaskCancelled};
+use crate::problem::Problem;
+
+pub use error::ClientError;
+pub use token::{TOKEN_FILE, Token};
+
+/// An answer's body at most.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// From the connection to the last byte.
+pub const CALL_TIMEOUT_MS: u64 = 15_000;
+/// Where `forbear serve` listens without configuration.
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:8429";
+const HTTP_PORT: u16 = 80;
+
+#[derive(Debug, Clone)]
+pub struct Client {
+    authority: http::uri::Authority,
+    token: Option<Token>,
+}
+
+impl Client {
+    /// `base` is the address alone: `http://127.0.0.1:8429`.
+    pub fn new(base: &str, token: Option<Token>) -> Result<Self, ClientError> {
+        let bad = || ClientError::BadAddress { address: base.to_owned() };
+        let uri: Uri = base.trim_end_matches('/').parse().map_err(|_| bad())?;
+        let parts = uri.into_parts();
+        let plain = parts.scheme.as_ref().is_some_and(|s| *s == http::uri::Scheme::HTTP);
+        let bare = parts.path_and_query.as_ref().is_none_or(|p| p == "/");
+        let authority = parts.authority.filter(|a| plain && bare && !a.as_str().contains('@')).ok_or_else(bad)?;
+        Ok(Self { authority, token })
+    }
+
+    /// The server's own word on whether it takes new calls; asked without a token.
+    pub async fn ready(&self) -> Result<Ready, ClientError> {
+        let (status, body) = self.call(Method::GET, "/-/ready").await?;
+        match status {
+            StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE => read(&body),
+            _ => Err(refused(status, &body)),
+        }
+    }
+
+    pub async fn scopes(&self) -> Result<Vec<ScopeRow>, ClientError> {
+        self.get("/-/v1/scopes").await
+    }
+
+    pub async fn actions(&self, query: &ActionQuery) -> Result<Page<ActionRow>, ClientError> {
+        self.get(&format!("/-/v1/actions{}", query_string(query))).await
+    }
+
+    pub async fn action(&self, id: &str) -> Result<ActionStory, ClientError> {
+        self.get(&format!("/-/v1/actions/{}", escaped(id))).await
+    }
+
+    pub async fn cancel_task(&self, task: &str) -> Result<TaskCancelled, ClientError> {
+        let (status, body) = self.call(Method::DELETE, &format!("/-/v1/tasks/{}", escaped(task))).await?;
+        if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T, ClientError> {
+        let (status, body) = self.call(Method::GET, target).await?;
+        if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
+    }
+
+    async fn call(&self, method: Method, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        let limit = Duration::from_millis(CALL_TIMEOUT_MS);
+        match tokio::time::timeout(limit, self.exchange(method, target)).await {
+            Ok(done) => done,
+            Err(_) => Err(ClientError::Silent { server: self.server(), seconds: CALL_TIMEOUT_MS / 1_000 }),
+        }
+    }
+
+    async fn exchange(&self, method: Method, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        let server = || self.server();
+        let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
+        let port = self.authority.port_u16().unwrap_or(HTTP_PORT);
+        let stream = TcpStream::connect((host, port))
+            .await
+            .map_err(|e| ClientError::NotRunning { server: server(), why: e.to_string() })?;
+        let broken = |e: hyper::Error| ClientError::Broken { server: server(), why: e.to_string() };
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let mut request = Request::builder().method(method).uri(target).header(header::HOST, self.authority.as_str());
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str()));
+        }
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .map_err(|e| ClientError::Broken { server: server(), why: e.to_string() })?;
+        // The connection is driven here and ends with the call: nothing is left running behind.
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(broken)?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|e| {
+                if e.is::<LengthLimitError>() {
+                    ClientError::TooLong { server: server(), bytes_max: BODY_BYTES_MAX }
+                } else {
+                    ClientError::Broken { server: server(), why: e.to_string() }
+                }
+            })?;
+            Ok((status, body.to_bytes()))
+        };
+        let drive = async {
+            match connection.await {
+                // The answer's own side says what it missed.
+                Ok(()) | Err(_) => std::future::pending::<()>().await,
+            }
+        };
+        tokio::select! {
+            answer = answer => answer,
+            () = drive => Err(ClientError::Broken { server: server(), why: "the connection ended".to_owned() }),
+        }
+    }
+
+    fn server(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|e| ClientError::NotForbear { why: e.to_string() })
+}
+
+fn refused(status: StatusCode, body: &[u8]) -> ClientError {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) if status == StatusCode::UNAUTHORIZED => ClientError::Token { detail: problem.detail },
+        Ok(problem) if status == StatusCode::NOT_FOUND => ClientError::NotFound { detail: problem.detail },
+        Ok(problem) => ClientError::Refused { problem: Box::new(problem) },
+        Err(_) => ClientError::NotForbear { why: format!("status {status} without a problem body") },
+    }
+}
+
+fn query_string(q: &ActionQuery) -> String {
+    let mut pairs: Vec<String> = Vec::new();
+    let mut add = |name: &str, value: &str| pairs.push(format!("{name}={}", escaped(value)));
+    for (name, value) in [("task", &q.task), ("run", &q.run), ("outcome", &q.outcome), ("before", &q.before)] {
+        if let Some(value) = value {
+            add(name, value);
+        }
+    }
+    if q.open {
+        add("open", "true");
+    }
+    if let Some(limit) = q.limit {
+        add("limit", &limit.to_string());
+    }
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+/// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for b in text.bytes() {
+        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(b));
+        } else {
+            out.push_str(&format!("%{b:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The types of the control API. Each is what is sent, member by member; a server fills them in, a client reads them.
+//!
+//! Members that are not known are `null` and present, so that a reader never has to tell "absent" from "unknown".
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::at::At;
+
+/// Actions of one page where the query names no limit.
+pub const PAGE_DEFAULT: u32 = 50;
+/// Actions of one page at most.
+pub const PAGE_MAX: u32 = 1_000;
+
+/// Whether new calls are taken, and why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ready {
+    pub ready: bool,
+    /// Why not; null when ready.
+    pub why: Option<String>,
+}
+
+/// One row of the register: what is known of one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScopeRow {
+    pub provider: String,
+    /// The provider and its account: a keyed digest of the credential, never the credential.
+    pub scope: String,
+    /// `*` where the scope covers every class.
+    pub request_class: String,
+    /// Nothing is sent before this instant; null when the scope is open.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_allowed_at: Option<At>,
+    /// The least that any window has left, as last told.
+    pub remaining: Option<u64>,
+    pub reset_after_seconds: Option<u64>,
+    /// Where the boundary was read: `retry_after`, `rate_limit`, …, `malformed` where it could not be read, or
+    /// `uncertain_boundary` where nothing was said; null when open.
+    pub source: Option<String>,
+    pub in_flight: u32,
+    /// Actions that wait in this scope.
+    pub delayed: u32,
+    pub limits: Option<ScopeLimits>,
+    pub windows: Vec<Window>,
+    pub retries_last_minute: u32,
+}
+
+/// The limits in force of one scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScopeLimits {
+    pub max_delayed_requests: u32,
+    pub max_concurrent_requests: u32,
+    pub max_retries_per_minute: u32,
+}
+
+/// One window of a provider's limit, as last told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Window {
+    pub name: String,
+    pub limit: Option<u64>,
+    pub remaining: Option<u64>,
+    pub reset_ms: Option<u64>,
+    pub window_ms: Option<u64>,
+}
+
+/// One action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ActionRow {
+    pub action: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: At,
+    /// Null while it stands.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<At>,
+    pub provider: String,
+    pub scope: String,
+    /// Method and path template; never a path with its identifiers.
+    pub route: String,
+    pub request_class: String,
+    pub task: String,
+    pub run: String,
+    /// Null while it has none.
+    pub outcome: Option<String>,
+    pub effect: Option<String>,
+    /// The provider's last status.
+    pub provider_status: Option<u16>,
+    pub attempts: u32,
+    pub waited_ms: u64,
+}
+
+impl ActionRow {
+    /// Whether it has no terminal outcome.
+    #[must_use]
+    pub const fn open(&self) -> bool {
+        self.finished_at.is_none()
+    }
+}
+
+/// One action's whole story.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ActionStory {
+    pub action: ActionRow,
+    /// Oldest first.
+    pub events: Vec<StoryEvent>,
+    /// Earlier events are no longer kept.
+    pub cut: bool,
+}
+
+/// One durable fact, in words and as data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StoryEvent {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: At,
+    /// Its place in the journal.
+    pub seq: u64,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// One line that a person can read, with times and reasons.
+    pub text: String,
+    /// The event as the journal has it.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+/// A part of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Ask again with `before` set to this; null at the end.
+    pub next: Option<String>,
+}
+
+/// Which actions are wanted; what is absent does not narrow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct ActionQuery {
+    pub task: Option<String>,
+    pub run: Option<String>,
+    pub outcome: Option<String>,
+    /// Only those without a terminal outcome.
+    pub open: bool,
+    /// 50 where absent, 1,000 at most.
+    pub limit: Option<u32>,
+    /// Only those that began before this action.
+    pub before: Option<String>,
+}
+
+/// What cancelling a task did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskCancelled {
+    pub task: String,
+    /// Its actions that were waiting or on the wire.
+    pub actions: u32,
+}

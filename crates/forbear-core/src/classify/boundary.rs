@@ -1,0 +1,97 @@
+//! Which of an answer's signals decides when the provider wants the next call: `Retry-After`, then the RateLimit fields,
+//! then other limit headers, then the body, then what the contract says of this refusal. Of several windows those that are spent decide, the latest of them.
+//!
+//! A reset of a window with quota left is not the one that refused (FB-020): it gives no boundary, and on a 429 the
+//! contradiction is named.
+
+use super::meaning::Meaning;
+use super::raw;
+use super::retry_after::Asked;
+use super::seen::{SeenWindow, SeenWindows};
+use super::signals::Signals;
+use super::{Boundary, BoundarySource, Kind, ResponseFacts};
+
+pub(super) fn choose(
+    facts: &ResponseFacts<'_>,
+    meaning: &Meaning<'_>,
+    signals: &Signals<'_>,
+    contradictions: &mut Vec<String>,
+) -> Option<Boundary> {
+    note_quota_left(facts, meaning, signals, contradictions);
+    let windows = || {
+        latest(facts, meaning, signals, &signals.rate_limit, BoundarySource::RateLimit)
+            .or_else(|| latest(facts, meaning, signals, &signals.limit_headers, BoundarySource::LimitHeader))
+    };
+    // On a success it is about the thing that was asked for (a redirect, a job to poll), not about the scope.
+    let asked = if meaning.kind == Kind::Success { None } else { signals.asked.clone() };
+    let chosen = match (asked.or_else(windows), signals.body.clone()) {
+        // The burst limit's reset says nothing about a spent quota: the later one holds.
+        (Some(header), Some(body)) if meaning.kind == Kind::Exhausted && body.wait_ms > header.wait_ms => body,
+        (Some(header), _) => header,
+        (None, Some(body)) => body,
+        (None, None) => by_contract(meaning.wait_seconds?),
+    };
+    Some(Boundary {
+        wait_ms: chosen.wait_ms,
+        until: facts.received.wall.plus_ms(chosen.wait_ms),
+        source: chosen.source,
+        reading: chosen.reading,
+        raw: chosen.raw,
+    })
+}
+
+fn latest(
+    facts: &ResponseFacts<'_>,
+    meaning: &Meaning<'_>,
+    signals: &Signals<'_>,
+    seen: &SeenWindows<'_>,
+    source: BoundarySource,
+) -> Option<Asked> {
+    let latest_of = |decides: &dyn Fn(&SeenWindow<'_>) -> bool| {
+        let windows = seen.0.iter().filter(|one| decides(one));
+        windows.filter_map(|one| Some((one.window.reset_ms?, one.reset?, one))).max_by_key(|(ms, ..)| *ms)
+    };
+    let limited = matches!(meaning.kind, Kind::Throttled | Kind::Exhausted);
+    let chosen = latest_of(&|one| refused(meaning, one));
+    let chosen = chosen.or_else(|| if limited { latest_of(&|one| one.window.remaining.is_none()) } else { None });
+    let (wait_ms, reset, one) = chosen?;
+    let words = signals.time?.words(reset.reading);
+    Some(Asked {
+        wait_ms,
+        source,
+        reading: format!("reset of {}, {words}", raw::shown(one.window.name.as_bytes())),
+        raw: raw::shown_lines(facts.headers, reset.field),
+    })
+}
+
+/// Nothing is left of it, or the body says that it was this one.
+fn refused(meaning: &Meaning<'_>, one: &SeenWindow<'_>) -> bool {
+    one.window.remaining == Some(0) || meaning.violated.contains(&one.window.name.as_str())
+}
+
+fn note_quota_left(
+    facts: &ResponseFacts<'_>,
+    meaning: &Meaning<'_>,
+    signals: &Signals<'_>,
+    contradictions: &mut Vec<String>,
+) {
+    if facts.status != 429 || meaning.kind != Kind::Throttled {
+        return;
+    }
+    let may_be = |one: &SeenWindow<'_>| one.window.remaining.is_none() && one.window.reset_ms.is_some();
+    let explained = signals.windows().any(|one| refused(meaning, one) || may_be(one));
+    let left = signals.windows().find_map(|one| Some((one, one.window.remaining?)));
+    if let (false, Some((one, remaining))) = (explained, left) {
+        let name = raw::shown(one.window.name.as_bytes());
+        contradictions.push(format!("429 with quota left: {name} has {remaining}"));
+    }
+}
+
+fn by_contract(wait_s: u64) -> Asked {
+    Asked {
+        wait_ms: wait_s.saturating_mul(1_000),
+        source: BoundarySource::Contract,
+        reading: "wait_seconds of the contract's rule".to_owned(),
+        raw: wait_s.to_string(),
+    }
+}

@@ -1,0 +1,234 @@
+//! Whether one provider's contract makes sense.
+
+use http::{HeaderName, HeaderValue, Uri};
+
+use super::{Fault, FaultKind, SCOPE_MAX, bounds, is_name, seconds};
+use crate::contract::{CodeRule, Contract, ScopeLimits};
+use crate::policy::{Policy, Rank};
+use crate::route::RouteTable;
+
+/// Lists of a contract other than its routes.
+const LIST_MAX: usize = 256;
+
+pub(super) fn scope(at: &[&str], limits: ScopeLimits, faults: &mut Vec<Fault>) {
+    let mut bound = |key, is: Option<u32>, least| {
+        if let Some(is) = is {
+            bounds(&[at, &[key]].concat(), is.into(), least, SCOPE_MAX.into(), faults);
+        }
+    };
+    bound("max_delayed_requests", limits.max_delayed_requests, 0);
+    bound("max_concurrent_requests", limits.max_concurrent_requests, 1);
+    bound("max_retries_per_minute", limits.max_retries_per_minute, 0);
+}
+
+pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults: &mut Vec<Fault>) {
+    let root: &[&str] = &["providers", name];
+    let at = |key| [root, &[key]].concat();
+    if !is_name(name, |b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.')) {
+        faults.push(Fault::new(
+            root,
+            FaultKind::BadName,
+            format!("`{name}` cannot be the name of a provider: it is the first segment of the path that agents use"),
+            "lower-case letters, digits, `-`, `_` and `.`, 64 at most, a letter or digit first",
+        ));
+    }
+    if let Err((kind, happened, hint)) = base_url(&contract.base_url) {
+        faults.push(Fault::new(&at("base_url"), kind, happened, hint));
+    }
+    scope(&at("scope"), contract.scope, faults);
+    routes(policy, root, contract, faults);
+    names(&at("credential_headers"), contract.credential_headers.iter(), faults);
+    names(&at("verdict_headers"), contract.verdict_headers.iter(), faults);
+    names(&at("url_headers"), contract.url_headers.iter(), faults);
+    for (header, value) in &contract.no_retry_headers {
+        let at = [root, &["no_retry_headers", header]].concat();
+        header_name(&at, header, faults);
+        if HeaderValue::from_str(value).is_err() {
+            faults.push(Fault::new(&at, FaultKind::BadHeader, "this is no header value", "printable ASCII only"));
+        }
+    }
+    for (i, limit) in contract.limit_headers.iter().enumerate() {
+        header_name(&[root, &["limit_headers", &i.to_string(), "name"]].concat(), &limit.name, faults);
+    }
+    for (i, rule) in contract.codes.iter().enumerate() {
+        code(&[root, &["codes", &i.to_string()]].concat(), rule, faults);
+    }
+    for (key, length) in [("codes", contract.codes.len()), ("limit_headers", contract.limit_headers.len())] {
+        if length > LIST_MAX {
+            let happened = format!("{length} entries; {LIST_MAX} is the most");
+            faults.push(Fault::new(&at(key), FaultKind::TooMany, happened, "remove some"));
+        }
+    }
+    if let Some(idempotency) = &contract.idempotency {
+        let at = at("idempotency");
+        header_name(&[&at[..], &["header"]].concat(), &idempotency.header, faults);
+        if let Some(replay) = &idempotency.replay_header {
+            header_name(&[&at[..], &["replay_header"]].concat(), replay, faults);
+        }
+        // Years are fine: a provider may keep keys for good.
+        bounds(&[&at[..], &["retention_seconds"]].concat(), idempotency.retention_seconds, 1, u64::MAX, faults);
+        for (i, method) in idempotency.methods.iter().enumerate() {
+            if !is_method(method) {
+                let place = i.to_string();
+                let at = [&at[..], &["methods", &place]].concat();
+                let happened = format!("`{method}` is no method");
+                faults.push(Fault::new(&at, FaultKind::BadRoute, happened, "upper-case letters: POST"));
+            }
+        }
+    }
+}
+
+fn is_method(method: &str) -> bool {
+    !method.is_empty() && method.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
+}
+
+type Refusal = (FaultKind, String, &'static str);
+
+fn base_url(text: &str) -> Result<(), Refusal> {
+    let bad = |happened: String, hint| Err((FaultKind::BadUrl, happened, hint));
+    if text.is_empty() {
+        return bad("no base_url".into(), "say where the provider is: base_url: https://api.example.com");
+    }
+    // Asked first: no message may repeat the text then.
+    let authority = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
+    if authority.is_some_and(|a| a.contains('@')) {
+        return Err((
+            FaultKind::CredentialInUrl,
+            "a credential stands in the URL".into(),
+            "remove it; agents send their own, in a header",
+        ));
+    }
+    let Ok(uri) = text.parse::<Uri>() else {
+        return bad(format!("`{text}` is no URL"), "scheme, host and maybe a path: https://api.example.com/v1");
+    };
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return bad(format!("`{text}` has no scheme"), "write it in full: https://api.example.com");
+    };
+    if !matches!(scheme, "http" | "https") {
+        return bad(format!("`{scheme}` is no scheme that Forbear speaks"), "https, or http on this machine");
+    }
+    if uri.query().is_some() || text.contains('#') {
+        return bad("a base URL has no query and no fragment".into(), "remove everything from `?` or `#` on");
+    }
+    if text.ends_with('/') {
+        return bad(
+            format!("`{text}` ends with a slash"),
+            "remove it: the path that an agent asks for begins with one",
+        );
+    }
+    // `Authority::port` is silent about a port that does not fit.
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    let bad_port = !port.is_empty() && !port.strip_prefix(':').is_some_and(|p| p.parse::<u16>().is_ok_and(|p| p > 0));
+    if authority.host().is_empty() || bad_port {
+        return bad(format!("`{authority}` is no host"), "a name or an address, and maybe a port below 65536");
+    }
+    if scheme == "http" && !is_loopback(authority.host()) {
+        return Err((
+            FaultKind::PlainHttp,
+            "credentials and contents will cross the network unencrypted".into(),
+            "use https, unless this network is yours",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a host of a URL is this machine by its spelling; names are not looked up here.
+fn is_loopback(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let is_address = bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_address || bare.eq_ignore_ascii_case("localhost")
+}
+
+fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<Fault>) {
+    let at = |i: usize, key| -> Vec<String> {
+        root.iter().copied().chain(["routes", &i.to_string(), key]).map(String::from).collect()
+    };
+    let mut push = |at: Vec<String>, kind, happened: String, hint: &str, candidates| {
+        faults.push(Fault { at, kind, happened, hint: hint.into(), candidates });
+    };
+    if let Err(bad) = RouteTable::compile(contract) {
+        for (i, fault) in bad {
+            let pattern = &contract.routes[i].pattern;
+            let happened = format!("`{pattern}` is no route: {fault}");
+            push(
+                at(i, "match"),
+                FaultKind::BadRoute,
+                happened,
+                "for example POST /v1/charges/{id}/capture",
+                Vec::new(),
+            );
+        }
+    }
+    for (i, rule) in contract.routes.iter().enumerate() {
+        let own = policy.request_classes.get(&rule.class);
+        if own.is_none() {
+            let happened = format!("there is no class `{}`", rule.class);
+            let known = policy.request_classes.keys().cloned().collect();
+            push(at(i, "class"), FaultKind::UnknownClass, happened, "one of the request_classes", known);
+        }
+        if rule.idempotency_header.as_ref().is_some_and(|h| HeaderName::from_bytes(h.as_bytes()).is_err()) {
+            let happened = "this is no header name".into();
+            push(
+                at(i, "idempotency_header"),
+                FaultKind::BadHeader,
+                happened,
+                "for example Idempotency-Key",
+                Vec::new(),
+            );
+        }
+        let rank = Rank::built_in(&rule.class).or_else(|| own.and_then(|o| o.rank));
+        let method = rule.pattern.split(' ').next().unwrap_or_default();
+        let by_contract = contract.idempotency.as_ref().is_some_and(|k| k.methods.iter().any(|m| m == method));
+        if rank == Some(Rank::IdempotentWrite) && rule.idempotency_header.is_none() && !by_contract && !rule.repeatable
+        {
+            push(
+                at(i, "class"),
+                FaultKind::NoKey,
+                format!("`{}` is called idempotent, but no header carries a key", rule.pattern),
+                "add `idempotency_header:` where the provider honours one, or `repeatable: true` where repeating the call \
+                 is harmless; else the class is uncertain_write",
+                Vec::new(),
+            );
+        }
+    }
+}
+
+fn names<'a>(at: &[&str], headers: impl ExactSizeIterator<Item = &'a String>, faults: &mut Vec<Fault>) {
+    for (i, header) in headers.enumerate() {
+        header_name(&[at, &[&i.to_string()]].concat(), header, faults);
+    }
+}
+
+fn header_name(at: &[&str], name: &str, faults: &mut Vec<Fault>) {
+    if HeaderName::from_bytes(name.as_bytes()).is_err() {
+        let happened = format!("`{name}` is no header name");
+        faults.push(Fault::new(at, FaultKind::BadHeader, happened, "letters, digits and `-`, without the colon"));
+    }
+}
+
+fn code(at: &[&str], rule: &CodeRule, faults: &mut Vec<Fault>) {
+    let member = |key| [at, &[key]].concat();
+    let hint = "`body:` and members of a JSON body joined by dots (body:error.code), or `header:` and a name";
+    match rule.at.split_once(':') {
+        Some(("body", path)) if !path.is_empty() && path.split('.').all(|m| !m.is_empty()) => {}
+        Some(("header", name)) => header_name(&member("at"), name, faults),
+        _ => {
+            let happened = format!("`{}` is no place to read a code from", rule.at);
+            faults.push(Fault::new(&member("at"), FaultKind::BadCode, happened, hint));
+        }
+    }
+    if rule.is.is_some() && rule.contains.is_some() {
+        faults.push(Fault::new(
+            &member("contains"),
+            FaultKind::Contradiction,
+            "a code `is` something or `contains` it, not both",
+            "keep one of the two",
+        ));
+    }
+    for (i, status) in rule.statuses.iter().enumerate() {
+        bounds(&[at, &["statuses", &i.to_string()]].concat(), (*status).into(), 100, 599, faults);
+    }
+    if let Some(wait) = rule.wait_seconds {
+        seconds(&member("wait_seconds"), wait, faults);
+    }
+}

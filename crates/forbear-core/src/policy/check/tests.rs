@@ -1,0 +1,174 @@
+//! What is refused, and where it is said to be.
+
+use super::*;
+use crate::contract::{CodeMeaning, CodeRule, Contract, Idempotency, RouteRule};
+
+fn contract() -> Contract {
+    Contract { base_url: "https://api.example.com".into(), ..Contract::default() }
+}
+
+fn route(pattern: &str, class: &str) -> RouteRule {
+    RouteRule { pattern: pattern.into(), class: class.into(), idempotency_header: None, repeatable: false }
+}
+
+fn faults(change: impl FnOnce(&mut Policy, &mut Contract)) -> Vec<(String, FaultKind)> {
+    let (mut policy, mut shop) = (Policy::default(), contract());
+    change(&mut policy, &mut shop);
+    policy.providers.insert("shop".into(), shop);
+    check(&policy).into_iter().map(|f| (f.at.join("."), f.kind)).collect()
+}
+
+fn check_one(at: &str, kind: FaultKind, change: impl FnOnce(&mut Policy, &mut Contract)) {
+    assert_eq!(faults(change), [(at.to_owned(), kind)]);
+}
+
+fn of<'p>(policy: &'p mut Policy, class: &str) -> &'p mut ClassRule {
+    policy.request_classes.get_mut(class).unwrap()
+}
+
+#[test]
+fn what_ships_is_in_order() {
+    assert_eq!(faults(|_, _| ()), []);
+}
+
+#[test]
+fn classes() {
+    use FaultKind::*;
+    check_one("request_classes.read.max_attempts", OutOfBounds, |p, _| of(p, "read").max_attempts = 0);
+    check_one("request_classes.read.deadline_seconds", OutOfBounds, |p, _| of(p, "read").deadline_seconds = 0);
+    check_one("request_classes.read.retry_statuses.1", OutOfBounds, |p, _| {
+        of(p, "read").retry_statuses = vec![503, 200];
+    });
+    for class in ["idempotent_write", "uncertain_write"] {
+        let at = format!("request_classes.{class}.unknown_resends");
+        check_one(&at, UnsafeResend, |p, _| of(p, class).unknown_resends = 1);
+    }
+    check_one("request_classes.inference.unknown_resends", Contradiction, |p, _| {
+        of(p, "inference").unknown_resends = 4;
+    });
+    check_one("request_classes.read.rank", Rank, |p, _| of(p, "read").rank = Some(super::Rank::Inference));
+    check_one("request_classes.poll", Rank, |p, _| {
+        let rule = of(p, "read").clone();
+        p.request_classes.insert("poll".into(), rule);
+    });
+    check_one("request_classes", Rank, |p, _| drop(p.request_classes.remove("inference")));
+}
+
+#[test]
+fn an_added_class_follows_its_rank() {
+    check_one("request_classes.pay.unknown_resends", FaultKind::UnsafeResend, |p, _| {
+        let mut rule = of(p, "inference").clone();
+        rule.rank = Some(super::Rank::IdempotentWrite);
+        p.request_classes.insert("pay".into(), rule);
+    });
+}
+
+#[test]
+fn bounds_that_contradict() {
+    use FaultKind::*;
+    check_one("shared_scope.max_concurrent_requests", OutOfBounds, |p, _| {
+        p.shared_scope.max_concurrent_requests = Some(0);
+    });
+    check_one("providers.shop.scope.max_concurrent_requests", OutOfBounds, |_, c| {
+        c.scope.max_concurrent_requests = Some(0);
+    });
+    check_one("backoff.floor_ms", Contradiction, |p, _| p.backoff.floor_ms = 61_000);
+    check_one("backoff.base_ms", Contradiction, |p, _| p.backoff.base_ms = 61_000);
+}
+
+#[test]
+fn base_urls() {
+    use FaultKind::*;
+    let bad = [
+        "",
+        "api.example.com",
+        "/v1",
+        "ftp://api.example.com",
+        "https://",
+        "https://api.example.com/",
+        "https://api.example.com/v1?x=1",
+        "https://api.example.com/v1#x",
+        "https://api.example.com:99999",
+        "https://api.example.com:0",
+        "ht tp://x",
+    ];
+    for url in bad {
+        check_one("providers.shop.base_url", BadUrl, |_, c| c.base_url = url.into());
+    }
+    for url in [
+        "https://api.example.com/v1",
+        "https://api.example.com:8443",
+        "http://127.0.0.1:8080",
+        "http://[::1]:1",
+        "http://localhost:1",
+    ] {
+        assert_eq!(faults(|_, c| c.base_url = url.into()), [], "{url}");
+    }
+    check_one("providers.shop.base_url", CredentialInUrl, |_, c| c.base_url = "https://a:b@api.example.com".into());
+    check_one("providers.shop.base_url", PlainHttp, |_, c| c.base_url = "http://api.example.com".into());
+    check_one("providers.shop.base_url", PlainHttp, |_, c| c.base_url = "http://127.0.0.1.example.com".into());
+}
+
+#[test]
+fn a_credential_in_a_url_is_not_repeated_in_the_error() {
+    for url in ["https://u:hunter2@h", "ht tp://u:hunter2@h", "u:hunter2@h", "ftp://hunter2@h/"] {
+        let mut policy = Policy::default();
+        policy.providers.insert("x".into(), Contract { base_url: url.into(), ..contract() });
+        let faults = check(&policy);
+        assert_eq!(faults[0].kind, FaultKind::CredentialInUrl, "{url}");
+        assert!(!format!("{faults:?}").contains("hunter2"), "{url}");
+    }
+}
+
+#[test]
+fn routes() {
+    use FaultKind::*;
+    check_one("providers.shop.routes.1.class", UnknownClass, |_, c| {
+        c.routes = vec![route("POST /a", "read"), route("POST /b", "raed")];
+    });
+    check_one("providers.shop.routes.0.match", BadRoute, |_, c| c.routes = vec![route("POST a", "read")]);
+    check_one("providers.shop.routes.0.class", NoKey, |_, c| c.routes = vec![route("POST /a", "idempotent_write")]);
+    let keyed = [
+        RouteRule { idempotency_header: Some("Idempotency-Key".into()), ..route("POST /a", "idempotent_write") },
+        RouteRule { repeatable: true, ..route("PUT /a", "idempotent_write") },
+    ];
+    assert_eq!(faults(|_, c| c.routes = keyed.to_vec()), []);
+    check_one("providers.shop.routes.1.class", NoKey, |_, c| {
+        c.idempotency = Some(Idempotency {
+            header: "Idempotency-Key".into(),
+            retention_seconds: 1,
+            methods: vec!["POST".into()],
+            replay_header: None,
+        });
+        c.routes = vec![route("POST /a", "idempotent_write"), route("PUT /a", "idempotent_write")];
+    });
+}
+
+#[test]
+fn headers_codes_and_names() {
+    use FaultKind::*;
+    check_one("providers.shop.credential_headers.0", BadHeader, |_, c| c.credential_headers = vec!["x y".into()]);
+    check_one("providers.shop.no_retry_headers.x:y", BadHeader, |_, c| {
+        c.no_retry_headers = [("x:y".into(), "1".into())].into();
+    });
+    let rule = |at: &str| CodeRule {
+        at: at.into(),
+        is: None,
+        contains: None,
+        statuses: Vec::new(),
+        means: CodeMeaning::Throttled,
+        before_work: None,
+        wait_seconds: None,
+    };
+    for at in ["error.code", "body:", "body:a..b", "cookie:x"] {
+        check_one("providers.shop.codes.0.at", BadCode, |_, c| c.codes = vec![rule(at)]);
+    }
+    check_one("providers.shop.codes.0.contains", Contradiction, |_, c| {
+        c.codes = vec![CodeRule { is: Some("a".into()), contains: Some("b".into()), ..rule("body:a") }];
+    });
+    for name in ["~x", "-", "UPPER", "a/b", ""] {
+        let mut policy = Policy::default();
+        policy.providers.insert(name.into(), contract());
+        assert_eq!(check(&policy)[0].kind, BadName, "{name}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The bench's process, and the proxy without logic that it is compared with. `cargo xtask bench gateway` builds and
+//! runs it; nobody needs to start it by hand.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use forbear_lab::bench::{self, Options, proxy};
+use tokio::net::TcpListener;
+
+const USAGE: &str = "usage: gateway-bench run --forbear BINARY --directory DIR [--quick] [--json]
+       gateway-bench proxy ORIGIN   (prints where it listens)";
+
+/// The load generator and the origin share these.
+const WORKERS: usize = 2;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.split_first() {
+        Some((command, rest)) if command == "run" => run(rest),
+        Some((command, [origin])) if command == "proxy" => serve_proxy(origin),
+        _ => Err(USAGE.into()),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("gateway-bench: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let (mut forbear, mut directory, mut quick, mut json) = (None, None, false, false);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            "--json" => json = true,
+            "--forbear" => forbear = arguments.next().map(PathBuf::from),
+            "--directory" => directory = arguments.next().map(PathBuf::from),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    let (forbear, directory) = forbear.zip(directory).ok_or(USAGE)?;
+    let options = Options { quick, forbear, own: std::env::current_exe()?, directory };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+    let report = runtime.block_on(bench::run(&options))?;
+    if json {
+        println!("{}", report.to_json());
+    } else {
+        println!("{report}");
+    }
+    Ok(if report.errors() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn serve_proxy(origin: &str) -> Result<ExitCode, Failure> {
+    let origin: SocketAddr = origin.parse()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("listening on http://{}", listener.local_addr()?);
+        proxy::serve(listener, origin).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}

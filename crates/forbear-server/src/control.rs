@@ -1,0 +1,144 @@
+//! The control API: everything under `/-/` that a person or a script asks of a running server.
+//!
+//! It promises that nothing here touches the data plane's path, that reads of the journal run apart from the runtime's
+//! threads and at most [`READS_AT_ONCE_MAX`] at a time, and that no web page can drive it: it refuses a `Host` that a
+//! name server could have pointed here, an `Origin` that is not its own, and whatever under `/-/v1/` comes without the
+//! token. The shard is reached through the few functions of [`Control`] only.
+
+mod guard;
+mod openapi;
+mod reads;
+mod reply;
+mod rows;
+mod story;
+mod token;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get};
+use axum::{Json, Router, middleware};
+use forbear_api::control::{Ready, ScopeRow, TaskCancelled};
+use forbear_api::problem::Kind;
+use forbear_core::ids::TaskId;
+use tokio::sync::Semaphore;
+
+use reply::problem;
+
+pub use rows::{scope_row, scope_rows};
+pub use story::text_of;
+pub use token::ControlToken;
+
+/// Reads of the journal at once; more wait for their turn.
+pub const READS_AT_ONCE_MAX: usize = 4;
+/// A task's name in an address.
+const TASK_BYTES_MAX: usize = 256;
+
+/// What exists, for the page that says what does not.
+pub(crate) const ADDRESSES: &[(&str, &str)] = &[
+    ("GET", "/-/healthy"),
+    ("GET", "/-/ready"),
+    ("GET", "/-/actions/{id}"),
+    ("GET", "/-/problems/{slug}"),
+    ("GET", "/-/v1/openapi.json"),
+    ("GET", "/-/v1/scopes"),
+    ("GET", "/-/v1/actions"),
+    ("GET", "/-/v1/actions/{id}"),
+    ("DELETE", "/-/v1/tasks/{id}"),
+];
+
+type Ask<T> = Arc<dyn Fn() -> T + Send + Sync>;
+/// The scope that a request with these header fields would have at a provider, if the provider is known.
+type ScopeOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<String> + Send + Sync>;
+
+/// Cancels a task, with the name of who does; gives back how many of its actions were waiting or on the wire.
+type CancelTask = Arc<dyn Fn(TaskId, &str) -> u32 + Send + Sync>;
+
+/// What the control API needs to know of the server.
+#[derive(Clone)]
+pub struct Control {
+    pub token: ControlToken,
+    pub data_dir: PathBuf,
+    pub ready: Ask<Ready>,
+    pub scopes: Ask<Vec<ScopeRow>>,
+    pub cancel_task: CancelTask,
+    pub scope_of: ScopeOf,
+    /// Host names, beside loopback's and any IP address, under which the server may be called.
+    pub names: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    control: Arc<Control>,
+    reads: Arc<Semaphore>,
+}
+
+/// The routes of everything under `/-/`.
+pub fn router(control: Control) -> Router {
+    let shared = Shared { control: Arc::new(control), reads: Arc::new(Semaphore::new(READS_AT_ONCE_MAX)) };
+    let with_token = Router::new()
+        .route("/-/v1/openapi.json", get(openapi::document))
+        .route("/-/v1/scopes", get(scopes))
+        .route("/-/v1/actions", get(reads::actions))
+        .route("/-/v1/actions/{id}", get(reads::action))
+        .route("/-/v1/tasks/{id}", delete(cancel_task))
+        .method_not_allowed_fallback(reply::method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(shared.clone(), guard::token));
+    Router::new()
+        .route("/-/healthy", get(healthy))
+        .route("/-/ready", get(ready))
+        .route("/-/problems/{slug}", get(problem_page))
+        .route("/-/actions/{id}", get(reads::own_action))
+        .method_not_allowed_fallback(reply::method_not_allowed)
+        .merge(with_token)
+        .fallback(reply::not_found)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::origin))
+        .with_state(shared)
+}
+
+/// The process runs and answers.
+async fn healthy() -> &'static str {
+    "healthy\n"
+}
+
+#[utoipa::path(get, path = "/-/ready", responses(
+    (status = 200, body = Ready, description = "New calls are taken"),
+    (status = 503, body = Ready, description = "They are not, and why")))]
+async fn ready(State(shared): State<Shared>) -> Response {
+    let ready = (shared.control.ready)();
+    let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(ready)).into_response()
+}
+
+#[utoipa::path(get, path = "/-/v1/scopes", responses(
+    (status = 200, body = Vec<ScopeRow>, description = "The register, in the order of its scopes")))]
+async fn scopes(State(shared): State<Shared>) -> Json<Vec<ScopeRow>> {
+    Json((shared.control.scopes)())
+}
+
+#[utoipa::path(delete, path = "/-/v1/tasks/{id}", params(("id" = String, Path, description = "The task's name")), responses(
+    (status = 200, body = TaskCancelled, description = "Its waiting actions end and will never wake; writes on the wire are followed to their end")))]
+async fn cancel_task(State(shared): State<Shared>, Path(task): Path<String>) -> Response {
+    if task.is_empty() || task.len() > TASK_BYTES_MAX {
+        return problem(Kind::BadQuery, &format!("a task's name has 1 to {TASK_BYTES_MAX} bytes"));
+    }
+    let actions = (shared.control.cancel_task)(TaskId::new(&task), "control API");
+    Json(TaskCancelled { task, actions }).into_response()
+}
+
+/// What a problem type means, as plain text.
+async fn problem_page(Path(slug): Path<String>) -> Response {
+    match slug.parse::<Kind>() {
+        Ok(kind) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], kind.page()).into_response(),
+        Err(_) => {
+            let known: Vec<&str> = Kind::ALL.iter().map(|k| k.slug()).collect();
+            problem(Kind::NotFound, &format!("no problem type has this name; known: {}", known.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

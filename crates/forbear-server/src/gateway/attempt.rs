@@ -1,0 +1,204 @@
+//! One send: what goes out, what came back, what that proves. It decides nothing and repeats nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forbear_core::classify::{ResponseFacts, classify};
+use forbear_core::command::{Command, Commands, Dispatch, Stamp};
+use forbear_core::effect::Evidence;
+use forbear_core::event::Outcome;
+use forbear_core::ids::{ActionId, AttemptNo};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{Request, Response, response};
+use tokio::time::{Instant, timeout};
+
+use super::Gateway;
+use super::call::Call;
+use super::marks::Marks;
+use super::{location, own};
+use crate::http::answer::{self, AnswerBody, BodyEvent};
+use crate::http::body::{RequestBody, UpstreamBody};
+use crate::http::headers;
+use crate::http::relay::{self, AgentBody, Begun};
+use crate::http::upstream::{self, Answer, SendError, SendOptions};
+
+/// How much of a refusal's body is read for its meaning.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// How long that may take: its head has said the most of it.
+const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
+
+/// A provider's answer, held until the core says what becomes of it.
+pub(super) struct Answered {
+    head: response::Parts,
+    body: Held,
+}
+
+enum Held {
+    /// Not read yet.
+    Open(AnswerBody),
+    /// A refusal, read for its meaning.
+    Begun(Begun),
+}
+
+impl Call {
+    /// Makes one attempt and tells the core; what the core says next comes back.
+    pub(super) async fn attempt(&mut self, dispatch: Dispatch) -> Commands {
+        let Some(request) = self.request() else {
+            let report = Report {
+                evidence: Evidence::NotSent,
+                answer: None,
+                transport: Some("the body was streamed once and cannot be sent again".into()),
+            };
+            return self.report(dispatch.attempt, report);
+        };
+        let gateway = Arc::clone(&self.gateway);
+        let clock = *gateway.shard.clock();
+        let left = clock.instant(dispatch.give_up_at).saturating_duration_since(Instant::now());
+        let options = SendOptions {
+            not_after: clock.instant(dispatch.send_not_after),
+            fresh: dispatch.fresh_connection,
+            connect_timeout: gateway.connect_timeout,
+            head_timeout: gateway.head_timeout.min(left),
+        };
+        let confirm = {
+            let (shard, action, attempt) = (Arc::clone(&gateway.shard), dispatch.action, dispatch.attempt);
+            move || shard.confirm_send(action, attempt)
+        };
+        let mailbox = Arc::clone(&self.mailbox);
+        let sent = tokio::select! {
+            biased;
+            sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
+            () = cancelled(&mailbox) => return Commands::new(),
+        };
+        let report = match sent {
+            Ok(answer) => self.understand_answer(answer).await,
+            Err(e) if e.held_back => return Commands::new(),
+            Err(e) => self.failed(e),
+        };
+        self.report(dispatch.attempt, report)
+    }
+
+    fn report(&self, attempt: AttemptNo, report: Report) -> Commands {
+        let action = self.action();
+        self.gateway.shard.tell(action, Input::Result { action, attempt, report: Box::new(report) })
+    }
+
+    fn request(&mut self) -> Option<Request<UpstreamBody>> {
+        let body = match self.body.take()? {
+            RequestBody::Replayable(replay) => {
+                let body = UpstreamBody::replay(&replay);
+                self.body = Some(RequestBody::Replayable(replay));
+                body
+            }
+            RequestBody::Once(once) => UpstreamBody::once(once),
+        };
+        let u = &self.understood;
+        let mut request = Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = u.uri.clone();
+        *request.headers_mut() = headers::for_provider(&self.head.headers, self.head.version, &u.provider.origin);
+        if let Some((name, value)) = &u.key_field {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        // The spelling of the fields travels here.
+        *request.extensions_mut() = self.head.extensions.clone();
+        Some(request)
+    }
+
+    async fn understand_answer(&mut self, answer: Answer) -> Report {
+        let Answer { head, body, .. } = answer;
+        let status = head.status.as_u16();
+        let received = self.gateway.shard.clock().now();
+        let (held, read) = if status < 400 {
+            (Held::Open(body), None)
+        } else {
+            let begun = timeout(REFUSAL_READ_MAX, relay::begin(body, REFUSAL_BYTES_MAX)).await;
+            let begun = begun.unwrap_or_else(|_| Begun::late("the refusal's body did not come in time"));
+            let bytes = begun.bytes();
+            (Held::Begun(begun), Some(bytes))
+        };
+        let u = &self.understood;
+        let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
+        let classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
+        self.answered = Some(Answered { head, body: held });
+        let answer = Some(HeadSeen { status, classification });
+        Report { evidence: Evidence::Answered, answer, transport: None }
+    }
+
+    fn failed(&mut self, e: SendError) -> Report {
+        self.body_error = e.body_error;
+        Report { evidence: e.evidence, answer: None, transport: Some(e.what) }
+    }
+}
+
+/// Ready when the core wants the attempt cancelled. Other commands cannot come while an attempt is on the wire.
+async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
+    loop {
+        if matches!(mailbox.next().await, Command::CancelUpstream { .. }) {
+            return;
+        }
+    }
+}
+
+impl Answered {
+    /// The provider's answer as the agent gets it. Its body reports its own end to the core.
+    pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
+        let provider = &call.understood.provider;
+        let mut head = self.head;
+        for name in &provider.url_fields {
+            if let Some(value) =
+                head.headers.get(name).and_then(|v| location::rewritten(provider, &call.understood.prefix, v))
+            {
+                head.headers.insert(name.clone(), value);
+            }
+        }
+        let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));
+        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks);
+        let body = match self.body {
+            Held::Open(mut body) => {
+                body.watch(watcher);
+                AgentBody::answer(body)
+            }
+            Held::Begun(begun) => begun.into_watched_body(watcher),
+        };
+        let body =
+            if call.understood.class.rank.writes() { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
+        let mut response = relay::answer(head, body, []);
+        let fields = response.headers_mut();
+        own::stamp(fields, call.action(), stamp);
+        if stamp.outcome != Outcome::Succeeded {
+            own::no_retry(fields, provider);
+        }
+        response
+    }
+}
+
+fn is_event_stream(head: &response::Parts) -> bool {
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("text/event-stream") && !head.headers.contains_key(CONTENT_ENCODING)
+}
+
+/// Follows a relayed body and tells the core how it ended, once.
+fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: Option<Marks>) -> answer::Watcher {
+    let mut marks = marks;
+    Box::new(move |event| match event {
+        BodyEvent::Data(data) => {
+            if let Some(marks) = &mut marks {
+                marks.pass(data);
+            }
+        }
+        BodyEvent::Ended { end, .. } => {
+            let end = match end {
+                answer::BodyEnd::Complete | answer::BodyEnd::UntilClose => {
+                    marks.take().map_or(BodyEnd::Complete, Marks::verdict)
+                }
+                answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
+                answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
+            };
+            gateway.shard.note(Input::Ended { action, attempt, end });
+            gateway.shard.hang_up(action);
+        }
+    })
+}

@@ -1,0 +1,296 @@
+//! One action, from its admission to the agent's answer.
+//!
+//! A call without lasting effect lives in its agent's future: when the agent leaves, the future is dropped and so is the
+//! send. A write lives in a task of its own, and the agent's future holds only the answer's end: when the agent leaves, the
+//! write is followed to its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forbear_audit::seal::{Place, Sealed};
+use forbear_core::command::{Command, Commands, Stamp};
+use forbear_core::ids::{ActionId, AttemptNo, Digest};
+use forbear_core::input::{Input, Request as Asked};
+use http::{Request, Response, request};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use super::Gateway;
+use super::attempt::Answered;
+use super::ingress::Understood;
+use super::own::{self, Refusal};
+use crate::http::body::{BodyError, BodyLimits, RequestBody, receive};
+use crate::http::relay::AgentBody;
+use crate::keys;
+use crate::mailbox::Mailbox;
+use forbear_api::problem::Kind;
+
+/// Bytes of request bodies that are held for a resend, over all calls.
+#[derive(Debug)]
+pub struct Held {
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+impl Held {
+    #[must_use]
+    pub const fn new(bytes_max: u64) -> Self {
+        Self { bytes: AtomicU64::new(0), bytes_max }
+    }
+
+    /// What one more body may hold: its own cap, or nothing when all places are taken.
+    fn cap(&self, replay_bytes_max: u64) -> u64 {
+        if self.bytes.load(Ordering::Relaxed).saturating_add(replay_bytes_max) > self.bytes_max {
+            0
+        } else {
+            replay_bytes_max
+        }
+    }
+}
+
+/// One call on its way.
+pub(super) struct Call {
+    pub gateway: Arc<Gateway>,
+    pub understood: Understood,
+    pub head: request::Parts,
+    pub body: Option<RequestBody>,
+    pub mailbox: Arc<Mailbox>,
+    /// The provider's last answer, until it is relayed or overtaken.
+    pub answered: Option<Answered>,
+    /// Set when the agent's body, not the provider, ended the attempt.
+    pub body_error: Option<BodyError>,
+    held_bytes: u64,
+    /// The action is the core's; dropping the call tells it that the agent left.
+    admitted: bool,
+}
+
+pub(super) async fn run(
+    gateway: Arc<Gateway>,
+    understood: Understood,
+    request: Request<Incoming>,
+) -> Response<AgentBody> {
+    let (head, incoming) = request.into_parts();
+    let mailbox = Arc::new(Mailbox::default());
+    let writes = understood.class.rank.writes();
+    let mut call = Call {
+        gateway,
+        understood,
+        head,
+        body: None,
+        mailbox,
+        answered: None,
+        body_error: None,
+        held_bytes: 0,
+        admitted: false,
+    };
+    if call.understood.expects_continue
+        && let Some(answer) = call.ask_before_reading()
+    {
+        return answer;
+    }
+    if let Err(response) = call.read_body(incoming).await {
+        return response;
+    }
+    let content = match call.seal() {
+        Ok(content) => content,
+        Err(e) => return own::refusal(&Refusal::new(Kind::InternalError, e.to_string())),
+    };
+    let asked = call.asked(false);
+    call.admitted = true;
+    let first = call.gateway.shard.admit(Box::new(asked), content, &call.mailbox);
+    if !writes {
+        return call.drive(first).await;
+    }
+    let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, here: true };
+    let (give, take) = oneshot::channel();
+    tokio::spawn(async move {
+        // An agent that left takes no answer: the body is followed to its end all the same.
+        if let Err(unwanted) = give.send(call.drive(first).await) {
+            drop(unwanted);
+        }
+    });
+    let answer = take.await;
+    guard.disarm();
+    answer.unwrap_or_else(|_| own::refusal(&Refusal::new(Kind::InternalError, "the call broke off inside Forbear")))
+}
+
+/// Tells the core when the agent of a write leaves before its answer.
+struct AgentGuard {
+    gateway: Arc<Gateway>,
+    action: ActionId,
+    here: bool,
+}
+
+impl AgentGuard {
+    fn disarm(mut self) {
+        self.here = false;
+    }
+}
+
+impl Drop for AgentGuard {
+    fn drop(&mut self) {
+        if self.here {
+            self.gateway.shard.note(Input::AgentLeft { action: self.action });
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn action(&self) -> ActionId {
+        self.understood.action
+    }
+
+    /// For an agent that holds its body back: a refusal comes before the body, an admission lets it come.
+    fn ask_before_reading(&self) -> Option<Response<AgentBody>> {
+        let commands = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox);
+        self.gateway.shard.hang_up(self.action());
+        commands.into_iter().find_map(|command| match command {
+            Command::Answer { answer, .. } => Some(own::answer(&self.understood.provider, self.action(), &answer)),
+            _ => None,
+        })
+    }
+
+    async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
+        let limits = self.gateway.limits;
+        let held = &self.gateway.held;
+        let limits = BodyLimits { replay_bytes_max: held.cap(limits.replay_bytes_max), ..limits };
+        match receive(&self.head, incoming, limits).await {
+            Ok(body) => {
+                if let RequestBody::Replayable(replay) = &body {
+                    self.held_bytes = replay.bytes();
+                    held.bytes.fetch_add(self.held_bytes, Ordering::Relaxed);
+                }
+                self.body = Some(body);
+                Ok(())
+            }
+            Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
+            Err(e @ BodyError::Broken(_)) => Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string()))),
+        }
+    }
+
+    /// The content of a write, sealed, for the intent's transaction. Its credential is not part of it.
+    fn seal(&self) -> Result<Option<Sealed>, Box<dyn std::error::Error + Send + Sync>> {
+        let Some(RequestBody::Replayable(body)) = &self.body else { return Ok(None) };
+        if !self.understood.class.rank.writes() {
+            return Ok(None);
+        }
+        let credentials = &self.understood.provider.credentials;
+        let fields: Vec<(&str, &str)> = self
+            .head
+            .headers
+            .iter()
+            .filter(|(name, _)| !credentials.contains(name) && !is_secret(name.as_str()))
+            .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+            .collect();
+        let head = serde_json::json!({
+            "method": self.head.method.as_str(),
+            "target": self.understood.uri.to_string(),
+            "fields": fields,
+        });
+        let mut content = serde_json::to_vec(&head)?;
+        content.push(b'\n');
+        body.chunks().iter().for_each(|chunk| content.extend_from_slice(chunk));
+        let place = Place { log: self.gateway.log_id, action: self.action().0.to_be_bytes() };
+        Ok(Some(self.gateway.keys.sealer.seal(&place, keys::nonce()?, &content)?))
+    }
+
+    fn asked(&self, body_pending: bool) -> Asked {
+        let u = &self.understood;
+        let (content_digest, content_bytes, replayable) = match &self.body {
+            Some(RequestBody::Replayable(body)) => {
+                (u.class.rank.writes().then(|| Digest(body.sha256())), body.bytes(), true)
+            }
+            Some(RequestBody::Once(_)) => (None, 0, false),
+            None => (None, 0, true),
+        };
+        Asked {
+            action: u.action,
+            task: u.task.clone(),
+            run: u.run.clone(),
+            provider: u.provider.compiled.name.clone(),
+            scope: u.scope.clone(),
+            limits: u.provider.compiled.limits,
+            route: u.route.clone(),
+            class: Arc::clone(&u.class.name),
+            rank: u.class.rank,
+            rule: Arc::clone(&u.class.rule),
+            content_digest,
+            content_bytes,
+            replayable,
+            body_pending,
+            key: u.key.clone(),
+            repeatable: u.repeatable,
+            deadline: u.deadline,
+            goal: u.goal.clone(),
+            reference: u.reference.clone(),
+            journal_before: self.gateway.journal_before,
+        }
+    }
+
+    /// Does what the core says until there is an answer.
+    async fn drive(mut self, first: Commands) -> Response<AgentBody> {
+        let mut todo: VecDeque<Command> = first.into();
+        loop {
+            let command = match todo.pop_front() {
+                Some(command) => command,
+                None => self.mailbox.next().await,
+            };
+            match command {
+                Command::Dispatch(dispatch) => {
+                    // The answer before this one must not be open when the next attempt leaves.
+                    self.answered = None;
+                    todo.extend(self.attempt(dispatch).await);
+                }
+                Command::Relay { attempt, stamp, .. } => return self.relay(attempt, &stamp),
+                Command::Answer { answer, .. } => {
+                    self.answered = None;
+                    self.over();
+                    if let Some(error @ BodyError::TooLarge { .. }) = &self.body_error {
+                        return own::refusal(&Refusal::new(Kind::BodyTooLarge, error.to_string()));
+                    }
+                    return own::answer(&self.understood.provider, self.action(), &answer);
+                }
+                Command::CancelUpstream { .. } => self.answered = None,
+                Command::Append { .. } | Command::ReadBody { .. } | Command::ForgetContent { .. } => {}
+            }
+        }
+    }
+
+    fn relay(mut self, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
+        let Some(answered) = self.answered.take() else {
+            // The core relays only what it was told of; without it there is nothing true to say but this.
+            self.gateway.shard.note(Input::Ended {
+                action: self.action(),
+                attempt,
+                end: forbear_core::input::BodyEnd::Cut("the answer was lost inside Forbear".into()),
+            });
+            self.over();
+            return own::refusal(&Refusal::new(Kind::InternalError, "the answer was lost inside Forbear"));
+        };
+        // From here on the body reports its own end.
+        self.admitted = false;
+        answered.relay(&self, attempt, stamp)
+    }
+
+    /// The core needs nothing more from this call.
+    fn over(&mut self) {
+        self.admitted = false;
+        self.gateway.shard.hang_up(self.action());
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.gateway.held.bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+        if self.admitted {
+            self.gateway.shard.note(Input::AgentLeft { action: self.action() });
+            self.gateway.shard.hang_up(self.action());
+        }
+    }
+}
+
+/// Fields that carry secrets whichever provider it is.
+fn is_secret(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization" | "cookie" | "x-api-key" | "api-key" | "x-auth-token")
+}

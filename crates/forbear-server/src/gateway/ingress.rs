@@ -1,0 +1,250 @@
+//! Understands a request: which provider, whose quota, what kind of call, under which task, until when. Reads the head
+//! only; nothing is decided and nothing is kept.
+//!
+//! It refuses, with the way out: an upgrade, a target that names no provider, an unknown provider, and fields of Forbear's
+//! own that cannot be read. What an agent claims can only make its call stricter.
+
+use std::sync::Arc;
+
+use forbear_api::problem::Kind;
+use forbear_core::event::{KeyOrigin, KeyUsed};
+use forbear_core::idempotency_key::{self, KeyReading};
+use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
+use forbear_core::policy::Rank;
+use forbear_core::route::Matched;
+use forbear_core::time::{Now, Wall};
+use forbear_core::traceparent;
+use http::header::EXPECT;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use hyper::body::Incoming;
+
+use super::Gateway;
+use super::own::Refusal;
+use super::table::{Class, Provider};
+use crate::http::{headers, target};
+
+/// How long a provider is taken to honour keys where only the route says that it does.
+const ROUTE_KEY_RETENTION_SECONDS: u64 = 24 * 3600;
+/// Longest value of a `Forbear-*` field that names something.
+const NAME_BYTES_MAX: usize = 200;
+/// Longest `Forbear-Goal`: one line that a person reads.
+const GOAL_BYTES_MAX: usize = 500;
+
+/// A request, understood. Its body has not been touched.
+pub(super) struct Understood {
+    pub action: ActionId,
+    pub provider: Arc<Provider>,
+    /// What stood before the provider's path: `/openai` or `/~task/openai`.
+    pub prefix: String,
+    pub uri: Uri,
+    pub task: TaskId,
+    pub run: RunId,
+    pub scope: ScopeId,
+    pub route: Route,
+    pub class: Class,
+    pub repeatable: bool,
+    pub key: Option<KeyUsed>,
+    /// A field to add for the key, where the agent gave none.
+    pub key_field: Option<(HeaderName, HeaderValue)>,
+    pub deadline: Wall,
+    pub goal: Option<Arc<str>>,
+    pub reference: Option<Arc<str>>,
+    pub expects_continue: bool,
+}
+
+pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
+    let fields = request.headers();
+    if headers::wants_upgrade(request.version(), fields, request.extensions()) {
+        return Err(Refusal::new(Kind::UpgradeUnsupported, "an upgrade (WebSocket and the like) was asked for"));
+    }
+    let target = target::parse(request.method(), request.version(), request.uri());
+    let (task, name, rest) = match target {
+        Ok(target::Target::Provider { task, provider, rest }) => (task, provider, rest),
+        Ok(target::Target::Own { .. }) => return Err(unknown_provider(gateway, "-")),
+        Err(e) => return Err(Refusal::new(Kind::BadTarget, format!("{e}; {}", e.advice()))),
+    };
+    let provider = gateway.table.provider(name).ok_or_else(|| unknown_provider(gateway, name))?;
+    let uri = target::upstream_uri(&provider.base_path, rest)
+        .map_err(|e| Refusal::new(Kind::BadTarget, format!("the path cannot be sent on: {e}")))?;
+    let now = gateway.shard.clock().now();
+    let action = new_action(now).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
+    // What stands before the provider's path in the target: its length is that of the target less the rest's.
+    let whole = request.uri().path_and_query().map_or("", |p| p.as_str());
+    let prefix = whole[..whole.len() - rest.len()].to_owned();
+
+    let matched = provider.compiled.routes.lookup(request.method().as_str(), path_of(rest));
+    let class = class_of(gateway, &matched, fields)?;
+    let scope = scope_of(gateway, provider, fields);
+    let task = match field(fields, "forbear-task")?.or(task) {
+        Some(task) => TaskId::new(task),
+        None => TaskId::new(&action.to_string()),
+    };
+    let run = match field(fields, "forbear-run")? {
+        Some(run) => RunId::new(run),
+        None => traceparent::read(fields).map_or_else(|| RunId(Arc::clone(&task.0)), |t| RunId::new(&t.trace_id_hex())),
+    };
+    let reference = field(fields, "forbear-reference")?.map(Arc::from);
+    let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
+    let goal = long_field(fields, "forbear-goal", GOAL_BYTES_MAX)?.map(Arc::from);
+    let asked =
+        Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
+    let (key, key_field) = key(&asked, action, &scope, &task, reference.as_deref())?;
+    let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    Ok(Understood {
+        action,
+        prefix,
+        uri,
+        task,
+        run,
+        scope,
+        repeatable: matched.repeatable,
+        route: matched.template,
+        class,
+        key,
+        key_field,
+        deadline,
+        goal,
+        reference,
+        expects_continue,
+        provider: Arc::clone(provider),
+    })
+}
+
+fn path_of(rest: &str) -> &str {
+    let path = rest.split_once('?').map_or(rest, |(path, _)| path);
+    if path.is_empty() { "/" } else { path }
+}
+
+fn unknown_provider(gateway: &Gateway, name: &str) -> Refusal {
+    let known: Vec<&str> = gateway.table.names().collect();
+    Refusal::new(Kind::UnknownProvider, format!("no provider is named `{name}`; known: {}", known.join(", ")))
+}
+
+/// The route's class, or the stricter one that the agent asks for.
+fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Result<Class, Refusal> {
+    let asked = field(fields, "forbear-class")?;
+    if let Some(name) = asked
+        && gateway.table.class(name).is_none()
+    {
+        let known: Vec<&str> = gateway.table.class_names().collect();
+        return Err(bad_field("forbear-class", format!("no class is named `{name}`; known: {}", known.join(", "))));
+    }
+    let class = gateway.table.compiled.class_of(matched, asked);
+    let class = class.and_then(|c| gateway.table.class(&c.name));
+    class
+        .cloned()
+        .ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
+}
+
+/// The home scope: provider and a keyed digest of the credential.
+fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> ScopeId {
+    let name = provider.compiled.name.as_str();
+    let credential = provider.credentials.iter().find_map(|h| fields.get(h));
+    match credential {
+        Some(value) => ScopeId::new(&format!("{name}/{}", gateway.keys.account(name, value.as_bytes()))),
+        None => ScopeId::new(&format!("{name}/anonymous")),
+    }
+}
+
+/// The scope that a credential has at a provider, for those who ask about their own actions.
+pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<ScopeId> {
+    gateway.table.provider(provider).map(|provider| scope_of(gateway, provider, fields))
+}
+
+/// RFC 3339, or a duration from now; within what the class allows.
+fn deadline(fields: &HeaderMap, now: Now, class_seconds: u64) -> Result<Wall, Refusal> {
+    let most = now.wall.plus_ms(class_seconds.saturating_mul(1_000));
+    let Some(text) = field(fields, "forbear-deadline")? else { return Ok(most) };
+    let asked = if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        Wall(at.as_millisecond())
+    } else if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
+        now.wall.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(0))
+    } else {
+        return Err(bad_field(
+            "forbear-deadline",
+            "write an RFC 3339 instant or a duration such as `90s`, `5m` or `PT90S`",
+        ));
+    };
+    Ok(asked.min(most))
+}
+
+struct Asked<'a> {
+    gateway: &'a Gateway,
+    provider: &'a Provider,
+    fields: &'a HeaderMap,
+    method: &'a str,
+    matched: &'a Matched<'a>,
+    class: &'a Class,
+}
+
+type KeyAndField = (Option<KeyUsed>, Option<(HeaderName, HeaderValue)>);
+
+/// The action's idempotency key: the agent's own byte for byte, or one of ours on a route that makes writes idempotent.
+fn key(
+    asked: &Asked<'_>,
+    action: ActionId,
+    scope: &ScopeId,
+    task: &TaskId,
+    reference: Option<&str>,
+) -> Result<KeyAndField, Refusal> {
+    let contract = asked.provider.compiled.contract.idempotency.as_ref();
+    let by_contract = contract.filter(|i| i.methods.iter().any(|m| m == asked.method));
+    let by_route = asked.matched.idempotency_header;
+    let header = by_route.or(by_contract.map(|i| i.header.as_str())).unwrap_or("idempotency-key");
+    let Ok(name) = header.parse::<HeaderName>() else { return Ok((None, None)) };
+    let retention_seconds = match (by_contract, by_route) {
+        (Some(i), _) => Some(i.retention_seconds),
+        (None, Some(_)) => Some(ROUTE_KEY_RETENTION_SECONDS),
+        (None, None) => None,
+    };
+    let used = |value, origin| KeyUsed { header: name.as_str().to_owned(), value, origin, retention_seconds };
+    let given = match idempotency_key::read(asked.fields, &name) {
+        KeyReading::Absent => None,
+        KeyReading::Key(key) => Some(key),
+        KeyReading::Malformed(why) if asked.class.rank.writes() => {
+            return Err(bad_field(header, why.words()));
+        }
+        KeyReading::Malformed(_) => None,
+    };
+    if let Some(key) = given {
+        return Ok((Some(used(Key::new(&key), KeyOrigin::Agent)), None));
+    }
+    if asked.class.rank != Rank::IdempotentWrite || retention_seconds.is_none() {
+        return Ok((None, None));
+    }
+    let (key, origin) = match reference {
+        Some(reference) => (asked.gateway.keys.derived_key(scope.as_str(), task, reference), KeyOrigin::Derived),
+        None => (asked.gateway.keys.made_key(action), KeyOrigin::Made),
+    };
+    let field = HeaderValue::from_str(key.as_str()).ok().map(|value| (name.clone(), value));
+    Ok((Some(used(key, origin)), field))
+}
+
+fn field<'h>(fields: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Refusal> {
+    long_field(fields, name, NAME_BYTES_MAX)
+}
+
+fn long_field<'h>(fields: &'h HeaderMap, name: &'static str, bytes_max: usize) -> Result<Option<&'h str>, Refusal> {
+    let mut values = fields.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(bad_field(name, "send it once"));
+    }
+    let text = value.to_str().map(str::trim).map_err(|_| bad_field(name, "use visible ASCII only"))?;
+    if text.is_empty() || text.len() > bytes_max {
+        return Err(bad_field(name, format!("1 to {bytes_max} characters")));
+    }
+    Ok(Some(text))
+}
+
+fn bad_field(name: &str, what: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Kind::BadForbearHeader, format!("the field {name} cannot be read: {what}"))
+}
+
+/// 48 bits of wall time, 80 of randomness.
+fn new_action(now: Now) -> Result<ActionId, getrandom::Error> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes[6..])?;
+    bytes[..6].copy_from_slice(&now.wall.0.to_be_bytes()[2..]);
+    Ok(ActionId(u128::from_be_bytes(bytes)))
+}

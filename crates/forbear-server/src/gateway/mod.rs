@@ -1,0 +1,55 @@
+//! The data plane: what an agent sends becomes an action, and what the core decides becomes an answer.
+//!
+//! `ingress` understands a request, `call` carries one action from admission to answer, `attempt` makes one send and
+//! reports what it proves, `relay` hands the provider's answer on, `own` makes Forbear's own answers. Nothing here decides
+//! whether or when something is sent.
+
+mod attempt;
+mod call;
+mod ingress;
+mod location;
+mod marks;
+mod own;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+pub use call::Held;
+pub use ingress::account_of;
+pub use table::{BadProvider, Provider, Table};
+
+use crate::http::body::BodyLimits;
+use crate::http::pool::Pool;
+use crate::http::relay::AgentBody;
+use crate::keys::Keys;
+use crate::shard::Shard;
+
+/// Everything a call needs.
+pub struct Gateway {
+    pub shard: Arc<Shard>,
+    pub table: Table,
+    pub pool: Pool,
+    pub keys: Keys,
+    pub log_id: forbear_store::LogId,
+    pub limits: BodyLimits,
+    /// Bytes of bodies held for a resend at this moment, over all calls.
+    pub held: Held,
+    pub connect_timeout: Duration,
+    pub head_timeout: Duration,
+    /// Also reads are journaled before they are sent.
+    pub journal_before: bool,
+}
+
+impl Gateway {
+    /// Answers one request to a provider. Requests for `/-/` go elsewhere.
+    pub async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<AgentBody> {
+        match ingress::understand(&self, &request) {
+            Ok(understood) => call::run(self, understood, request).await,
+            Err(refusal) => own::refusal(&refusal),
+        }
+    }
+}

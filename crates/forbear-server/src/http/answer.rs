@@ -1,0 +1,236 @@
+//! The body of a provider's answer, relayed frame by frame as it comes, and how it ended.
+//!
+//! It promises that a cut body is an error to whoever reads it, never an early end, and that the end is reported once:
+//! complete, cut, or abandoned by the reader. It refuses to buffer: the reader's pace is the provider's.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http::{Method, StatusCode, header, response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::http1::Http1;
+use super::http2::{Pump, StreamSlot};
+use super::pool::Place;
+
+/// How a body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// To its last byte, as its framing says.
+    Complete,
+    /// The connection's end was the body's end, and nothing tells whether that was meant.
+    UntilClose,
+    /// The provider or the network ended it early.
+    Cut(String),
+    /// The reader did not want the rest.
+    Abandoned,
+}
+
+/// What a watcher of a body is told.
+#[derive(Debug)]
+pub enum BodyEvent<'a> {
+    Data(&'a Bytes),
+    Ended { end: &'a BodyEnd, bytes: u64 },
+}
+
+/// Called for every piece before it is passed on, and once for the end.
+pub type Watcher = Box<dyn FnMut(BodyEvent<'_>) + Send>;
+
+/// The rest of the body will not come.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the provider's answer was cut: {0}")]
+pub struct BodyCut(pub String);
+
+/// A body as it arrives.
+pub struct AnswerBody {
+    source: Source,
+    is_until_close: bool,
+    bytes: u64,
+    watcher: Option<Watcher>,
+}
+
+enum Source {
+    Http1 { incoming: Incoming, connection: Option<Box<Http1>>, place: Arc<Place> },
+    Http2 { stream: Box<RecvStream>, pump: Option<Box<Pump>>, _slot: StreamSlot },
+    Ended,
+}
+
+impl AnswerBody {
+    pub(super) fn http1(
+        method: &Method,
+        head: &response::Parts,
+        incoming: Incoming,
+        connection: Http1,
+        place: Arc<Place>,
+    ) -> Self {
+        let has_body = *method != Method::HEAD
+            && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            && !incoming.is_end_stream();
+        let is_framed = incoming.size_hint().exact().is_some() || head.headers.contains_key(header::TRANSFER_ENCODING);
+        let source = Source::Http1 { incoming, connection: Some(Box::new(connection)), place };
+        let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None };
+        if !has_body {
+            // Nobody polls a body that is empty from the start; its connection is free now.
+            body.finish(&BodyEnd::Complete);
+        }
+        body
+    }
+
+    pub(super) fn http2(stream: RecvStream, pump: Option<Box<Pump>>, slot: StreamSlot) -> Self {
+        let mut body = Self {
+            source: Source::Http2 { stream: Box::new(stream), pump, _slot: slot },
+            is_until_close: false,
+            bytes: 0,
+            watcher: None,
+        };
+        if matches!(&body.source, Source::Http2 { stream, pump: None, .. } if stream.is_end_stream()) {
+            body.finish(&BodyEnd::Complete);
+        }
+        body
+    }
+
+    /// Watches the body from here on. A body that has ended already says so at once.
+    pub fn watch(&mut self, mut watcher: Watcher) {
+        if matches!(self.source, Source::Ended) {
+            watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes: self.bytes });
+        } else {
+            self.watcher = Some(watcher);
+        }
+    }
+
+    fn finish(&mut self, end: &BodyEnd) {
+        if let Source::Http1 { connection: Some(connection), place, .. } =
+            std::mem::replace(&mut self.source, Source::Ended)
+            && *end == BodyEnd::Complete
+        {
+            place.give_back(*connection);
+        }
+        if let Some(mut watcher) = self.watcher.take() {
+            watcher(BodyEvent::Ended { end, bytes: self.bytes });
+        }
+    }
+
+    fn completed(&self) -> BodyEnd {
+        if self.is_until_close { BodyEnd::UntilClose } else { BodyEnd::Complete }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BodyCut;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
+        let this = self.get_mut();
+        match ready!(this.source.poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    this.bytes += data.len() as u64;
+                    if let Some(watcher) = &mut this.watcher {
+                        watcher(BodyEvent::Data(data));
+                    }
+                }
+                // A reader that knows the length does not ask again after the last byte.
+                if frame.is_trailers() || this.source.is_at_end() {
+                    this.finish(&this.completed());
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(what)) => {
+                this.finish(&BodyEnd::Cut(what.clone()));
+                Poll::Ready(Some(Err(BodyCut(what))))
+            }
+            None => {
+                if !matches!(this.source, Source::Ended) {
+                    this.finish(&this.completed());
+                }
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Ended => true,
+            Source::Http1 { incoming, .. } => incoming.is_end_stream(),
+            Source::Http2 { stream, .. } => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Ended => SizeHint::with_exact(0),
+            Source::Http1 { incoming, .. } => incoming.size_hint(),
+            Source::Http2 { .. } => SizeHint::default(),
+        }
+    }
+}
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+        match self {
+            Self::Ended => Poll::Ready(None),
+            Self::Http1 { incoming, connection, .. } => {
+                if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) {
+                    return Poll::Ready(frame.map(|f| f.map_err(|e| words(&e))));
+                }
+                // The body is fed by the connection, which nobody else drives.
+                if let Some(running) = connection.as_mut()
+                    && running.poll(cx).is_ready()
+                {
+                    *connection = None;
+                }
+                Pin::new(incoming).poll_frame(cx).map(|frame| frame.map(|f| f.map_err(|e| words(&e))))
+            }
+            Self::Http2 { stream, pump, .. } => {
+                if let Some(running) = pump.as_mut()
+                    && running.poll(cx).is_ready()
+                {
+                    *pump = None;
+                }
+                match ready!(stream.poll_data(cx)) {
+                    Some(Ok(data)) => {
+                        // What is handed on is the reader's; the window follows the reader's pace.
+                        let _ = stream.flow_control().release_capacity(data.len());
+                        Poll::Ready(Some(Ok(Frame::data(data))))
+                    }
+                    Some(Err(e)) => Poll::Ready(Some(Err(format!("HTTP/2: {e}")))),
+                    None => match ready!(stream.poll_trailers(cx)) {
+                        Ok(trailers) => Poll::Ready(trailers.map(|t| Ok(Frame::trailers(t)))),
+                        Err(e) => Poll::Ready(Some(Err(format!("HTTP/2: {e}")))),
+                    },
+                }
+            }
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        match self {
+            Self::Ended => true,
+            Self::Http1 { incoming, .. } => incoming.is_end_stream(),
+            Self::Http2 { stream, pump, .. } => pump.is_none() && stream.is_end_stream(),
+        }
+    }
+}
+
+fn words(e: &hyper::Error) -> String {
+    std::error::Error::source(e).map_or_else(|| e.to_string(), |cause| format!("{e}: {cause}"))
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        if !matches!(self.source, Source::Ended) {
+            let end = if self.is_end_stream() { self.completed() } else { BodyEnd::Abandoned };
+            self.finish(&end);
+        }
+    }
+}
+
+impl std::fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnswerBody").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}

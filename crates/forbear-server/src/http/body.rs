@@ -1,0 +1,328 @@
+//! The body of a request: read once up to the replay cap and kept for resending, or, above it, streamed once.
+//!
+//! It promises the digest of the bytes in either case, the framing the agent chose (a declared length stays one, chunks
+//! stay chunks, no body is not an empty one) and its trailers. It refuses bodies above `body_bytes_max`: a declared length
+//! before reading a byte, an undeclared one as soon as it passes. The agent's `100-continue` is answered by the first poll of
+//! the body, so nothing is asked of an agent before [`receive`] is called.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Version, header, request};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use sha2::{Digest, Sha256};
+
+/// How much of a body is kept, and how much is let through.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyLimits {
+    /// Up to this, a body can be sent again.
+    pub replay_bytes_max: u64,
+    /// Above this, a body is refused.
+    pub body_bytes_max: u64,
+}
+
+/// How the agent delimited the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// No body at all; `Content-Length: 0` may have said so.
+    None,
+    /// A length that was declared, or that HTTP/2 framing made known.
+    Length(u64),
+    /// Chunks, or an HTTP/2 stream without a length.
+    Chunked,
+}
+
+/// A request body as received.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// Complete, and sendable any number of times.
+    Replayable(Arc<Replay>),
+    /// Larger than the replay cap: what was read so far and the rest, once.
+    Once(Box<Once>),
+}
+
+/// A complete body.
+#[derive(Debug)]
+pub struct Replay {
+    chunks: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    framing: Framing,
+    bytes: u64,
+    sha256: [u8; 32],
+}
+
+/// A body that can be sent once.
+#[derive(Debug)]
+pub struct Once {
+    prefix: VecDeque<Bytes>,
+    rest: Incoming,
+    framing: Framing,
+    bytes_max: u64,
+    bytes: u64,
+    hasher: Sha256,
+    progress: Arc<Progress>,
+}
+
+/// What became of a body that is streamed once, readable while and after it is sent.
+#[derive(Debug, Default)]
+pub struct Progress {
+    digest: OnceLock<[u8; 32]>,
+    fault: OnceLock<BodyError>,
+}
+
+impl Progress {
+    /// The digest, once the whole body has passed.
+    #[must_use]
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        self.digest.get().copied()
+    }
+
+    /// Why the body could not be read to its end, if that happened.
+    #[must_use]
+    pub fn fault(&self) -> Option<&BodyError> {
+        self.fault.get()
+    }
+}
+
+/// Why a body could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("the request body is larger than {bytes_max} bytes")]
+    TooLarge { bytes_max: u64 },
+    /// The agent left, or what it sent is no body.
+    #[error("the request body ended early: {0}")]
+    Broken(String),
+}
+
+/// Reads a body up to the replay cap. The first poll is what sends `100 Continue`.
+///
+/// # Errors
+/// When the body is larger than allowed, or cannot be read.
+pub async fn receive(
+    head: &request::Parts,
+    mut incoming: Incoming,
+    limits: BodyLimits,
+) -> Result<RequestBody, BodyError> {
+    let too_large = BodyError::TooLarge { bytes_max: limits.body_bytes_max };
+    let declared = incoming.size_hint().exact();
+    if declared.is_some_and(|bytes| bytes > limits.body_bytes_max) {
+        return Err(too_large);
+    }
+    if incoming.is_end_stream() {
+        let framing =
+            if head.headers.contains_key(header::CONTENT_LENGTH) { Framing::Length(0) } else { Framing::None };
+        return Ok(RequestBody::Replayable(Arc::new(Replay::new(Vec::new(), None, framing))));
+    }
+    let mut framing = declared.map_or(Framing::Chunked, Framing::Length);
+    let mut chunks = Vec::new();
+    let mut trailers = None;
+    let mut bytes = 0u64;
+    while let Some(frame) = incoming.frame().await {
+        match frame.map_err(|e| BodyError::Broken(e.to_string()))?.into_data() {
+            Ok(data) => {
+                bytes += data.len() as u64;
+                chunks.push(data);
+                if bytes > limits.body_bytes_max {
+                    return Err(too_large);
+                }
+                if bytes > limits.replay_bytes_max {
+                    return Ok(RequestBody::Once(Box::new(Once::new(chunks, bytes, incoming, framing, limits))));
+                }
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    // An HTTP/2 stream has no chunks to be faithful to, and now its length is known.
+    if head.version >= Version::HTTP_2 && framing == Framing::Chunked && trailers.is_none() {
+        framing = Framing::Length(bytes);
+    }
+    Ok(RequestBody::Replayable(Arc::new(Replay::new(chunks, trailers, framing))))
+}
+
+impl Replay {
+    /// A body from bytes at hand.
+    #[must_use]
+    pub fn new(chunks: Vec<Bytes>, trailers: Option<HeaderMap>, framing: Framing) -> Self {
+        let mut hasher = Sha256::new();
+        let mut bytes = 0;
+        for chunk in &chunks {
+            hasher.update(chunk);
+            bytes += chunk.len() as u64;
+        }
+        Self { chunks, trailers, framing, bytes, sha256: hasher.finalize().into() }
+    }
+
+    /// The body's bytes, in the pieces they arrived in.
+    #[must_use]
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    #[must_use]
+    pub fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[must_use]
+    pub fn sha256(&self) -> [u8; 32] {
+        self.sha256
+    }
+}
+
+impl Once {
+    fn new(chunks: Vec<Bytes>, bytes: u64, rest: Incoming, framing: Framing, limits: BodyLimits) -> Self {
+        let mut hasher = Sha256::new();
+        for chunk in &chunks {
+            hasher.update(chunk);
+        }
+        let progress = Arc::default();
+        Self { prefix: chunks.into(), rest, framing, bytes_max: limits.body_bytes_max, bytes, hasher, progress }
+    }
+
+    /// Where digest and faults are told, for after the body has been given away.
+    #[must_use]
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(chunk) = self.prefix.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        let frame = match ready!(Pin::new(&mut self.rest).poll_frame(cx)) {
+            None => {
+                self.progress.digest.get_or_init(|| self.hasher.clone().finalize().into());
+                return Poll::Ready(None);
+            }
+            Some(Err(e)) => return Poll::Ready(Some(Err(self.fail(BodyError::Broken(e.to_string()))))),
+            Some(Ok(frame)) => frame,
+        };
+        if let Some(data) = frame.data_ref() {
+            self.bytes += data.len() as u64;
+            if self.bytes > self.bytes_max {
+                return Poll::Ready(Some(Err(self.fail(BodyError::TooLarge { bytes_max: self.bytes_max }))));
+            }
+            self.hasher.update(data);
+        }
+        if self.rest.is_end_stream() {
+            self.progress.digest.get_or_init(|| self.hasher.clone().finalize().into());
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn fail(&self, error: BodyError) -> BodyError {
+        self.progress.fault.get_or_init(|| error).clone()
+    }
+}
+
+/// A body on its way to a provider.
+#[derive(Debug)]
+pub struct UpstreamBody(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Replay { body: Arc<Replay>, next: usize },
+    Once(Box<Once>),
+}
+
+impl UpstreamBody {
+    /// One sending of a body that can be sent again.
+    #[must_use]
+    pub fn replay(body: &Arc<Replay>) -> Self {
+        Self(Inner::Replay { body: Arc::clone(body), next: 0 })
+    }
+
+    /// The one sending of a body that cannot.
+    #[must_use]
+    pub fn once(body: Box<Once>) -> Self {
+        Self(Inner::Once(body))
+    }
+
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        match &self.0 {
+            Inner::Replay { body, .. } => body.framing,
+            Inner::Once(body) => body.framing,
+        }
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Inner::Once(body) => body.poll_frame(cx),
+            Inner::Replay { body, next } => {
+                let at = *next;
+                *next += 1;
+                let data = body.chunks.get(at).cloned().map(Frame::data);
+                let trailers = || body.trailers.clone().filter(|_| at == body.chunks.len()).map(Frame::trailers);
+                Poll::Ready(data.or_else(trailers).map(Ok))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Chunks end with their own last chunk, which the sender writes only for a body that was not at its end yet.
+        match &self.0 {
+            Inner::Replay { body, next } => match body.framing {
+                Framing::None => true,
+                Framing::Length(_) => *next >= body.chunks.len() && body.trailers.is_none(),
+                Framing::Chunked => *next > body.chunks.len(),
+            },
+            Inner::Once(body) => body.prefix.is_empty() && body.rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (self.framing(), &self.0) {
+            (Framing::None, _) => SizeHint::with_exact(0),
+            (Framing::Length(bytes), _) => SizeHint::with_exact(bytes),
+            (Framing::Chunked, _) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_replayable_body_is_the_same_every_time() {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", "1".parse().unwrap());
+        let chunks = vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
+        let body = Arc::new(Replay::new(chunks, Some(trailers.clone()), Framing::Chunked));
+        for _ in 0..2 {
+            let got = UpstreamBody::replay(&body).collect().await.unwrap();
+            assert_eq!(got.trailers(), Some(&trailers));
+            assert_eq!(got.to_bytes(), "abc");
+        }
+        assert_eq!(body.sha256()[..4], [0xba, 0x78, 0x16, 0xbf]);
+    }
+
+    #[test]
+    fn an_empty_chunked_body_is_not_at_its_end_before_it_was_read() {
+        let chunked = Arc::new(Replay::new(Vec::new(), None, Framing::Chunked));
+        assert!(!UpstreamBody::replay(&chunked).is_end_stream());
+        let none = Arc::new(Replay::new(Vec::new(), None, Framing::None));
+        assert!(UpstreamBody::replay(&none).is_end_stream());
+    }
+}

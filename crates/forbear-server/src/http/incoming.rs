@@ -1,0 +1,227 @@
+//! An agent's socket with the watch in front of hyper: what the guard has not passed is never read by it.
+//!
+//! A refused head is put in place by one of our own, so that its answer takes its turn behind the answers to earlier
+//! requests of the connection; the service is told which request that is. It promises a bound in time for a head that has
+//! begun, and that a connection closed before its agent was done sending stays readable long enough to be answered.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::guard::{Framing, Refusal, Step};
+
+/// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
+/// with unread bytes would reset it, and the agent might lose the answer.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+const STAND_IN: &[u8] = b"GET /-/refused HTTP/1.1\r\nhost: forbear\r\nconnection: close\r\n\r\n";
+
+/// What socket, service and listener tell each other about one connection.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The number, from 0, of the request that is refused, and why. Nothing comes after it.
+    refused: OnceLock<(u64, Refusal)>,
+    /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
+    look: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn refusal_of(&self, request: u64) -> Option<Refusal> {
+        self.refused.get().filter(|(at, _)| *at == request).map(|(_, refusal)| *refusal)
+    }
+
+    pub(super) fn look(&self) {
+        self.look.store(true, Ordering::Release);
+    }
+}
+
+pub(super) struct AgentIo {
+    stream: TcpStream,
+    /// Bytes that may be read by hyper before anything else.
+    passed: Bytes,
+    watch: Option<Watch>,
+    shared: Arc<Shared>,
+}
+
+struct Watch {
+    framing: Framing,
+    /// The beginning of a head.
+    held: Vec<u8>,
+    is_held_new: bool,
+    head_timeout: Duration,
+    head_deadline: Option<Pin<Box<Sleep>>>,
+    broken: Option<&'static str>,
+    linger: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl AgentIo {
+    /// A socket spoken to in HTTP/1, of which `read` has been read already.
+    pub(super) fn watched(stream: TcpStream, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
+        let watch = Watch {
+            framing: Framing::new(),
+            is_held_new: !read.is_empty(),
+            held: read,
+            head_timeout,
+            head_deadline: None,
+            broken: None,
+            linger: None,
+        };
+        Self { stream, passed: Bytes::new(), watch: Some(watch), shared }
+    }
+
+    /// A socket whose framing is not ours to watch.
+    pub(super) fn plain(stream: TcpStream, read: Vec<u8>, shared: Arc<Shared>) -> Self {
+        Self { stream, passed: read.into(), watch: None, shared }
+    }
+
+    fn hand_on(&mut self, buf: &mut ReadBuf<'_>) {
+        let bytes = buf.remaining().min(self.passed.len());
+        buf.put_slice(&self.passed[..bytes]);
+        self.passed.advance(bytes);
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if let Some(watch) = &mut self.watch {
+            let _ = self.shared.refused.set((watch.framing.heads(), refusal));
+            watch.held = Vec::new();
+            watch.head_deadline = None;
+        }
+    }
+}
+
+impl AsyncRead for AgentIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if !this.passed.is_empty() {
+                this.hand_on(buf);
+                return Poll::Ready(Ok(()));
+            }
+            let Some(watch) = &mut this.watch else { return Pin::new(&mut this.stream).poll_read(cx, buf) };
+            if this.shared.refused.get().is_some() {
+                return Poll::Pending; // Its answer closes the connection.
+            }
+            if let Some(why) = watch.broken {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
+            }
+            let before = buf.filled().len();
+            if !watch.is_held_new {
+                if Pin::new(&mut this.stream).poll_read(cx, buf)?.is_pending() {
+                    return watch.poll_head_deadline(cx);
+                }
+                if buf.filled().len() == before {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let step = if watch.held.is_empty() {
+                let step = watch.framing.follow(&buf.filled()[before..]);
+                let (Step::Pass(bytes) | Step::Refuse(bytes, _) | Step::Broken(bytes, _)) = step;
+                watch.held.extend_from_slice(&buf.filled()[before + bytes..]);
+                buf.set_filled(before + bytes);
+                step
+            } else {
+                watch.held.extend_from_slice(&buf.filled()[before..]);
+                buf.set_filled(before);
+                watch.is_held_new = false;
+                let step = watch.framing.follow(&watch.held);
+                let (Step::Pass(bytes) | Step::Refuse(bytes, _) | Step::Broken(bytes, _)) = step;
+                let rest = watch.held.split_off(bytes);
+                this.passed = std::mem::replace(&mut watch.held, rest).into();
+                step
+            };
+            match step {
+                Step::Pass(_) => watch.set_head_deadline(),
+                Step::Refuse(_, refusal) => {
+                    let mut passed = Vec::from(std::mem::take(&mut this.passed));
+                    passed.extend_from_slice(STAND_IN);
+                    this.passed = passed.into();
+                    this.refuse(refusal);
+                }
+                Step::Broken(_, why) => {
+                    watch.broken = Some(why);
+                    watch.held = Vec::new();
+                }
+            }
+            if buf.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn set_head_deadline(&mut self) {
+        if self.held.is_empty() {
+            self.head_deadline = None;
+        } else if self.head_deadline.is_none() {
+            self.head_deadline = Some(Box::pin(tokio::time::sleep(self.head_timeout)));
+        }
+    }
+
+    fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(deadline) = &mut self.head_deadline else { return Poll::Pending };
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the request's head did not end in time")))
+    }
+}
+
+impl AsyncWrite for AgentIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes whenever it is woken, so this is where a look at the socket costs nothing otherwise.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.shared.look.load(Ordering::Acquire) {
+            this.shared.look.store(false, Ordering::Release);
+            let ready = pin!(this.stream.ready(Interest::READABLE)).poll(cx);
+            if matches!(ready, Poll::Ready(Ok(r)) if r.is_read_closed()) {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
+            }
+        }
+        Pin::new(&mut this.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        let Some(watch) = &mut this.watch else { return Poll::Ready(Ok(())) };
+        if !watch.framing.is_mid_body() && this.shared.refused.get().is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        let new = || (Box::pin(tokio::time::sleep_until(Instant::now() + LINGER_MAX)), 0);
+        let (deadline, bytes) = watch.linger.get_or_insert_with(new);
+        let mut scratch = [0; 8 * 1024];
+        while *bytes < LINGER_BYTES_MAX && deadline.as_mut().poll(cx).is_pending() {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => *bytes += buf.filled().len(),
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

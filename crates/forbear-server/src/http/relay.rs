@@ -1,0 +1,319 @@
+//! What goes back to an agent: a provider's answer as it came, or a few words of our own.
+//!
+//! It promises that status, reason, fields and bytes of an answer are the provider's, but for the fields of the hop and
+//! those the caller adds, and that a body which was cut upstream is cut here too.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Response, Version, response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use tokio::time::Sleep;
+
+use forbear_core::command::Command;
+
+use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Watcher};
+use super::guard::Refusal;
+use super::headers;
+use crate::mailbox::Mailbox;
+
+/// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
+/// to have every byte that came before.
+const CUT_GRACE: Duration = Duration::from_millis(20);
+
+/// How long the rest of a write's answer is read after its agent left.
+const FOLLOW_MAX: Duration = Duration::from_secs(60);
+
+/// The body of what an agent gets.
+#[derive(Debug)]
+pub struct AgentBody {
+    inner: Inner,
+    cut: Option<(BodyCut, Pin<Box<Sleep>>)>,
+    keeper: Keeper,
+}
+
+/// Who else than its reader ends an answer's body.
+#[derive(Debug)]
+enum Keeper {
+    None,
+    /// Nobody: it is read to its end also when the agent leaves, because what a write became must be known.
+    Follow,
+    /// The core, by word that the attempt is cancelled.
+    Cut(Arc<Mailbox>),
+}
+
+#[derive(Debug)]
+enum Inner {
+    Whole(Option<Bytes>),
+    /// Of another part of the server.
+    Other(UnsyncBoxBody<Bytes, BodyCut>),
+    Answer(AnswerBody),
+    /// An answer whose beginning was read before it was decided to pass it on.
+    Begun {
+        frames: VecDeque<Frame<Bytes>>,
+        rest: Result<Option<AnswerBody>, BodyCut>,
+    },
+}
+
+impl AgentBody {
+    #[must_use]
+    pub fn empty() -> Self {
+        Inner::Whole(None).into()
+    }
+
+    #[must_use]
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Inner::Whole((!bytes.is_empty()).then_some(bytes)).into()
+    }
+
+    /// The same body, read to its end even if the agent does not want it any more.
+    #[must_use]
+    pub fn followed(self) -> Self {
+        let mut body = self;
+        body.keeper = Keeper::Follow;
+        body
+    }
+
+    /// The same body, cut when the mailbox brings word that the attempt is cancelled.
+    #[must_use]
+    pub fn cut_by(self, mailbox: Arc<Mailbox>) -> Self {
+        let mut body = self;
+        body.keeper = Keeper::Cut(mailbox);
+        body
+    }
+
+    /// Any other body, as of the control API.
+    #[must_use]
+    pub fn other<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::fmt::Display,
+    {
+        Inner::Other(body.map_err(|e| BodyCut(e.to_string())).boxed_unsync()).into()
+    }
+
+    #[must_use]
+    pub fn answer(body: AnswerBody) -> Self {
+        Inner::Answer(body).into()
+    }
+}
+
+impl From<Inner> for AgentBody {
+    fn from(inner: Inner) -> Self {
+        Self { inner, cut: None, keeper: Keeper::None }
+    }
+}
+
+/// The beginning of an answer's body, read for its meaning and still fit to be passed on.
+#[derive(Debug)]
+pub struct Begun {
+    frames: VecDeque<Frame<Bytes>>,
+    rest: Result<Option<AnswerBody>, BodyCut>,
+}
+
+/// Reads an answer's body to its end, or until more than `bytes_max` are there.
+pub async fn begin(mut body: AnswerBody, bytes_max: usize) -> Begun {
+    let (mut frames, mut bytes) = (VecDeque::new(), 0);
+    while bytes <= bytes_max {
+        match body.frame().await {
+            Some(Ok(frame)) => {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+                frames.push_back(frame);
+            }
+            Some(Err(cut)) => return Begun { frames, rest: Err(cut) },
+            None => return Begun { frames, rest: Ok(None) },
+        }
+    }
+    Begun { frames, rest: Ok(Some(body)) }
+}
+
+impl Begun {
+    /// What was read, in one piece. Copies only if it came in several.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        let mut data = self.frames.iter().filter_map(Frame::data_ref);
+        match (data.next(), data.next()) {
+            (None, _) => Bytes::new(),
+            (Some(only), None) => only.clone(),
+            (Some(first), Some(second)) => {
+                let mut all = Vec::from(&first[..]);
+                all.extend_from_slice(second);
+                data.for_each(|piece| all.extend_from_slice(piece));
+                all.into()
+            }
+        }
+    }
+
+    /// Whether that was all of it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self.rest, Ok(None))
+    }
+
+    /// How the body was cut, if it was.
+    #[must_use]
+    pub fn cut(&self) -> Option<&BodyCut> {
+        self.rest.as_ref().err()
+    }
+
+    /// A body whose beginning did not come in time.
+    #[must_use]
+    pub fn late(what: &str) -> Self {
+        Self { frames: VecDeque::new(), rest: Err(BodyCut(what.into())) }
+    }
+
+    /// As [`Begun::into_body`], with a watcher on what is still to come; it hears of an end that has come already.
+    #[must_use]
+    pub fn into_watched_body(mut self, mut watcher: Watcher) -> AgentBody {
+        let bytes = self.frames.iter().filter_map(Frame::data_ref).map(|d| d.len() as u64).sum();
+        match &mut self.rest {
+            Ok(Some(body)) => body.watch(watcher),
+            Ok(None) => watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes }),
+            Err(cut) => watcher(BodyEvent::Ended { end: &BodyEnd::Cut(cut.0.clone()), bytes }),
+        }
+        self.into_body()
+    }
+
+    /// The same body for an agent: what was read, then the rest as it comes.
+    #[must_use]
+    pub fn into_body(self) -> AgentBody {
+        Inner::Begun { frames: self.frames, rest: self.rest }.into()
+    }
+}
+
+/// A provider's answer for an agent, with `extra` fields appended.
+#[must_use]
+pub fn answer(
+    head: response::Parts,
+    body: AgentBody,
+    extra: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+) -> Response<AgentBody> {
+    let mut headers = headers::for_agent(head.headers);
+    headers.extend(extra.into_iter().map(|(name, value)| (Some(name), value)));
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = headers;
+    // Reason phrase and the spelling of the fields travel here. The version is that of the agent's connection.
+    *response.extensions_mut() = head.extensions;
+    *response.version_mut() = Version::HTTP_11;
+    response
+}
+
+/// The answer to a request that was refused at the listener, before it was any action.
+#[must_use]
+pub fn refusal(refusal: Refusal) -> Response<AgentBody> {
+    let problem = serde_json::json!({
+        "type": format!("/-/problems/{}", refusal.slug),
+        "title": refusal.title,
+        "status": refusal.status.as_u16(),
+        "detail": refusal.detail,
+        "action": null,
+        "sent": false,
+        "answered": false,
+        "effect": "not_applied",
+        "attempts": 0,
+        "waited_ms": 0,
+        "safe_next": "correct the request and send it again",
+    });
+    let mut response = Response::new(AgentBody::whole(problem.to_string()));
+    *response.status_mut() = refusal.status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
+    response
+}
+
+impl Body for AgentBody {
+    type Data = Bytes;
+    type Error = BodyCut;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
+        let this = &mut *self;
+        if let Keeper::Cut(mailbox) = &this.keeper
+            && let Poll::Ready(Command::CancelUpstream { .. }) = mailbox.poll(cx)
+        {
+            // Letting go of the answer closes its connection and reports its end.
+            this.inner = Inner::Begun { frames: VecDeque::new(), rest: Err(BodyCut("it was cancelled".into())) };
+        }
+        let (cut, grace) = match &mut this.cut {
+            Some(kept_back) => kept_back,
+            None => match ready!(this.inner.poll_frame(cx)) {
+                Some(Err(cut)) => this.cut.insert((cut, Box::pin(tokio::time::sleep(CUT_GRACE)))),
+                other => return Poll::Ready(other),
+            },
+        };
+        ready!(grace.as_mut().poll(cx));
+        Poll::Ready(Some(Err(cut.clone())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Inner::Whole(bytes) => bytes.is_none(),
+            Inner::Other(body) => self.cut.is_none() && body.is_end_stream(),
+            Inner::Answer(body) => self.cut.is_none() && body.is_end_stream(),
+            Inner::Begun { frames, rest } => {
+                let is_rest_over = |rest: &Option<AnswerBody>| rest.as_ref().is_none_or(Body::is_end_stream);
+                self.cut.is_none() && frames.is_empty() && rest.as_ref().is_ok_and(is_rest_over)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Inner::Other(body) => body.size_hint(),
+            Inner::Answer(body) => body.size_hint(),
+            // Its length is in the fields if the provider gave one; chunks stay chunks.
+            Inner::Begun { .. } => SizeHint::default(),
+        }
+    }
+}
+
+impl Inner {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
+        match self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Self::Other(body) => Pin::new(body).poll_frame(cx),
+            Self::Answer(body) => Pin::new(body).poll_frame(cx),
+            Self::Begun { frames, rest } => match (frames.pop_front(), rest) {
+                (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
+                (None, Ok(Some(body))) => Pin::new(body).poll_frame(cx),
+                (None, Ok(None)) => Poll::Ready(None),
+                (None, Err(cut)) => Poll::Ready(Some(Err(cut.clone()))),
+            },
+        }
+    }
+}
+
+impl Drop for AgentBody {
+    fn drop(&mut self) {
+        if !matches!(self.keeper, Keeper::Follow) {
+            return;
+        }
+        let rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
+            Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
+            Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
+        };
+        if rest.is_end_stream() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let mut rest = rest;
+                let read = async { while let Some(Ok(_)) = rest.frame().await {} };
+                // What it does not say in this time is left unknown.
+                let _ = tokio::time::timeout(FOLLOW_MAX, read).await;
+            });
+        }
+    }
+}

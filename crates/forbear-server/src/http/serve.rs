@@ -1,0 +1,243 @@
+//! The listener for agents: HTTP/1.1, and HTTP/2 by prior knowledge, on one port.
+//!
+//! It promises bounds on connections, heads, streams and idle time; that a handler's future is dropped when its agent
+//! leaves; and that draining lets what is in flight end, up to a time. At the bound of connections it stops accepting, so
+//! that more wait in the listener's queue instead of taking memory here. It refuses half-open agents: one that has closed
+//! its sending side counts as gone.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{MissedTickBehavior, sleep, timeout};
+
+use super::guard;
+use super::incoming::{AgentIo, Shared};
+use super::relay::{self, AgentBody};
+
+/// Agents' connections at once, unless said otherwise.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// From the first byte of a head to its last.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection may be without a request. Above what client pools keep one, so that they close first.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+/// An HTTP/2 agent that answers no ping for this long has left.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a connection is looked at for an agent that left behind bytes nobody wants yet.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a failed accept (no file handles left), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The listener's bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeOptions {
+    pub connections_max: usize,
+    pub head_timeout: Duration,
+    pub idle_timeout: Duration,
+    /// What is in flight has this long to end once draining has begun.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            head_timeout: HEAD_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// Counted up from 0; never reused within a process.
+    pub connection: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Draining,
+    Over,
+}
+
+/// Serves until `drain` is ready, then lets what is in flight end. `handle` is called once a request; its future is
+/// dropped if the agent leaves first.
+pub async fn serve<H, F>(listener: TcpListener, options: ServeOptions, drain: impl Future<Output = ()>, handle: H)
+where
+    H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<AgentBody>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(options.connections_max));
+    let (phase, phases) = watch::channel(Phase::Open);
+    let mut drain = pin!(drain);
+    let mut connections = 0;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut drain => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Some((stream, address, place)) = accepted else { continue };
+        let peer = Peer { address, connection: connections };
+        connections += 1;
+        let (handle, phases) = (handle.clone(), phases.clone());
+        tokio::spawn(async move {
+            connection(stream, peer, options, phases, handle).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    let _ = phase.send(Phase::Draining);
+    let all = u32::try_from(options.connections_max).unwrap_or(u32::MAX);
+    if timeout(options.drain_timeout, places.acquire_many(all)).await.is_err() {
+        let _ = phase.send(Phase::Over);
+        let _ = places.acquire_many(all).await;
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, address)) => Some((stream, address, place)),
+        Err(e) => {
+            tracing::warn!(error = %e, "an agent's connection could not be accepted");
+            sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+async fn connection<H, F>(
+    mut stream: TcpStream,
+    peer: Peer,
+    options: ServeOptions,
+    mut phases: watch::Receiver<Phase>,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<AgentBody>> + Send + 'static,
+{
+    let _ = stream.set_nodelay(true);
+    let sniffed = tokio::select! {
+        sniffed = timeout(options.idle_timeout, sniff(&mut stream)) => sniffed,
+        _ = phases.wait_for(|p| *p != Phase::Open) => return,
+    };
+    // An agent that opened a connection and said nothing needs no answer.
+    let Ok(Ok((read, is_http2))) = sniffed else { return };
+    let shared = Arc::new(Shared::default());
+    if is_http2 {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let call = (request.headers().len() <= guard::HEADERS_MAX).then(|| handle(request, peer));
+            async move {
+                Ok::<_, Infallible>(match call {
+                    Some(call) => call.await,
+                    None => relay::refusal(guard::TOO_MANY_HEADERS),
+                })
+            }
+        });
+        let io = TokioIo::new(AgentIo::plain(stream, read, Arc::clone(&shared)));
+        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(u32::try_from(guard::HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .serve_connection(io, service);
+        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared).await;
+    } else {
+        let refusals = Arc::clone(&shared);
+        let requests = AtomicU64::new(0);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let refusal = refusals.refusal_of(requests.fetch_add(1, Ordering::Relaxed));
+            let call = refusal.ok_or_else(|| handle(request, peer));
+            async move {
+                Ok::<_, Infallible>(match call {
+                    Ok(refusal) => relay::refusal(refusal),
+                    Err(call) => call.await,
+                })
+            }
+        });
+        let io = TokioIo::new(AgentIo::watched(stream, read, options.head_timeout, Arc::clone(&shared)));
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .preserve_header_case(true)
+            .half_close(false)
+            .header_read_timeout(options.idle_timeout)
+            .max_buf_size(guard::HEAD_BYTES_MAX + 1024)
+            .serve_connection(io, service);
+        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared).await;
+    }
+}
+
+/// Runs a connection to its end: its own, the drain's, or the end of the drain's patience.
+async fn drive<C>(
+    mut connection: Pin<&mut C>,
+    shut_down: impl Fn(Pin<&mut C>),
+    mut phases: watch::Receiver<Phase>,
+    shared: &Shared,
+) where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            // The connection is polled again right after, and looks then.
+            _ = looks.tick() => shared.look(),
+            ended = connection.as_mut() => return note(ended),
+            changed = phases.changed() => match changed.map(|()| *phases.borrow_and_update()) {
+                Ok(Phase::Draining) => shut_down(connection.as_mut()),
+                Ok(Phase::Open) => {}
+                Ok(Phase::Over) | Err(_) => return,
+            },
+        }
+    }
+}
+
+fn note(ended: hyper::Result<()>) {
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "an agent's connection ended");
+    }
+}
+
+/// Reads just enough to tell HTTP/2 from HTTP/1.
+async fn sniff(stream: &mut TcpStream) -> std::io::Result<(Vec<u8>, bool)> {
+    let mut read = Vec::with_capacity(1024);
+    loop {
+        let seen = read.len().min(HTTP2_PREFACE.len());
+        if read[..seen] != HTTP2_PREFACE[..seen] {
+            return Ok((read, false));
+        }
+        if seen == HTTP2_PREFACE.len() {
+            return Ok((read, true));
+        }
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok((read, false));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! One send to a provider, and what the transport proves of it.
+//!
+//! It promises that evidence is never better than what was seen: `not_sent` only if no byte of the request was taken by
+//! the socket (or by the layer above TLS), or the connection gave the request back; `refused` only by HTTP/2 proof; all
+//! else is `unknown`. `not_after` is checked, and `confirm` asked, immediately before
+//! the first byte. It refuses to retry and to follow redirects:
+//! the one thing it does twice is to dial, when a kept connection turned out dead and gave the request back untouched.
+
+use std::time::Duration;
+
+use forbear_core::effect::Evidence;
+use http::{Request, StatusCode, Version, response};
+use tokio::time::{Instant, timeout};
+
+use super::answer::AnswerBody;
+use super::body::{BodyError, UpstreamBody};
+use super::dial::DialError;
+use super::http1::{self, ExchangeError};
+use super::http2;
+use super::origin::Origin;
+use super::pool::{Pool, Taken};
+
+/// A send that begins this soon after its decision is not confirmed again.
+const CONFIRM_AFTER: Duration = Duration::from_millis(1);
+
+/// How one send is bounded.
+#[derive(Debug, Clone, Copy)]
+pub struct SendOptions {
+    /// No first byte leaves after this.
+    pub not_after: Instant,
+    /// Do not reuse a connection.
+    pub fresh: bool,
+    /// For name, address and TLS together.
+    pub connect_timeout: Duration,
+    /// From the first byte of the request to the head of the answer.
+    pub head_timeout: Duration,
+}
+
+/// An answer whose head has arrived.
+#[derive(Debug)]
+pub struct Answer {
+    pub head: response::Parts,
+    pub body: AnswerBody,
+    /// The connection had served before: its answer may be a late word about something else (a stale 408).
+    pub reused: bool,
+    pub protocol: Version,
+}
+
+/// How far a send got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Connect,
+    Tls,
+    Send,
+    AwaitHead,
+}
+
+/// A send without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SendError {
+    pub evidence: Evidence,
+    pub stage: Stage,
+    /// In words, and without anything of the request's content.
+    pub what: String,
+    /// The body could not be read from the agent, and that is why.
+    pub body_error: Option<BodyError>,
+    /// The body, where it was not touched: a body that can be sent only once can be sent after all.
+    pub unsent_body: Option<Box<UpstreamBody>>,
+    /// The caller did not confirm the send.
+    pub held_back: bool,
+}
+
+/// Sends a request. Its URI has path and query only, its fields are those of `headers::for_provider`.
+///
+/// # Errors
+/// When no head of an answer arrived, with what is proven of the request.
+pub async fn send(
+    pool: &Pool,
+    origin: &Origin,
+    request: Request<UpstreamBody>,
+    options: SendOptions,
+    confirm: impl Fn() -> bool,
+) -> Result<Answer, SendError> {
+    let place = pool.place(origin);
+    let decided = Instant::now();
+    let mut request = Box::new(request);
+    let mut fresh = options.fresh;
+    let kept = if fresh { None } else { place.take(Instant::now()) };
+    let mut taken = kept.map(|taken| (taken, true));
+    loop {
+        let (connection, reused) = match taken.take() {
+            Some(taken) => taken,
+            None => match pool.dial(origin, &place, options.connect_timeout, fresh).await {
+                Ok(dialed) => dialed,
+                Err(DialError { stage, what }) => return Err(SendError::not_sent(stage, what, request)),
+            },
+        };
+        if Instant::now() > options.not_after {
+            if let Taken::Http1(http1) = connection {
+                place.give_back(*http1);
+            }
+            let what = "the time to send had passed before the first byte";
+            return Err(SendError::not_sent(Stage::Connect, what.into(), request));
+        }
+        // A decision of this moment needs no second look; dialling may have taken long enough for the world to change.
+        if decided.elapsed() >= CONFIRM_AFTER && !confirm() {
+            if let Taken::Http1(http1) = connection {
+                place.give_back(*http1);
+            }
+            let what = "its scope closed before the first byte";
+            return Err(SendError { held_back: true, ..SendError::not_sent(Stage::Connect, what.into(), request) });
+        }
+        match connection {
+            Taken::Http1(mut connection) => {
+                http1::prepare(&mut request);
+                let mark = connection.counts().mark();
+                let method = request.method().clone();
+                let exchange = connection.exchange(*request);
+                match timeout(options.head_timeout, exchange).await {
+                    Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                        let what = "the provider switched protocols without being asked";
+                        return Err(SendError::new(Evidence::Unknown, Stage::AwaitHead, what.into()));
+                    }
+                    Ok(Ok(response)) => {
+                        let (head, incoming) = response.into_parts();
+                        let body = AnswerBody::http1(&method, &head, incoming, *connection, place);
+                        return Ok(Answer { head, body, reused, protocol: Version::HTTP_11 });
+                    }
+                    Ok(Err(ExchangeError::Returned(returned, _))) if reused => {
+                        request = returned;
+                        fresh = true;
+                    }
+                    Ok(Err(ExchangeError::Returned(returned, e))) => {
+                        let what = format!("the new connection ended before the request was written: {e}");
+                        return Err(SendError::not_sent(Stage::Send, what, returned));
+                    }
+                    Ok(Err(ExchangeError::Failed(e))) => {
+                        return Err(SendError::of_http1(&e, connection.counts().nothing_since(mark)));
+                    }
+                    Err(_) => return Err(SendError::no_head(connection.counts().nothing_since(mark))),
+                }
+            }
+            Taken::Http2(mut connection, slot) => {
+                if let Err(e) = http2::prepare(&mut request, origin) {
+                    return Err(SendError::not_sent(Stage::Send, format!("no HTTP/2 target: {e}"), request));
+                }
+                let mark = connection.counts().mark();
+                let exchange = connection.exchange(*request, options.not_after);
+                match timeout(options.head_timeout, exchange).await {
+                    Ok(Ok(exchanged)) => {
+                        let (head, stream) = exchanged.response.into_parts();
+                        let body = AnswerBody::http2(stream, exchanged.pump, slot);
+                        return Ok(Answer { head, body, reused, protocol: Version::HTTP_2 });
+                    }
+                    Ok(Err(e)) => {
+                        let nothing = connection.counts().nothing_since(mark);
+                        let evidence = if nothing { Evidence::NotSent } else { e.evidence };
+                        let unsent_body = e.unsent.map(Box::new);
+                        return Err(SendError {
+                            unsent_body,
+                            body_error: e.body_error,
+                            ..SendError::new(evidence, Stage::AwaitHead, e.what)
+                        });
+                    }
+                    Err(_) => return Err(SendError::no_head(connection.counts().nothing_since(mark))),
+                }
+            }
+        }
+    }
+}
+
+impl SendError {
+    fn new(evidence: Evidence, stage: Stage, what: String) -> Self {
+        Self { evidence, stage, what, body_error: None, unsent_body: None, held_back: false }
+    }
+
+    fn not_sent(stage: Stage, what: String, request: Box<Request<UpstreamBody>>) -> Self {
+        let unsent_body = Some(Box::new(request.into_body()));
+        Self { unsent_body, ..Self::new(Evidence::NotSent, stage, what) }
+    }
+
+    fn no_head(nothing_left: bool) -> Self {
+        let evidence = if nothing_left { Evidence::NotSent } else { Evidence::Unknown };
+        Self::new(evidence, Stage::AwaitHead, "the provider sent no answer in time".into())
+    }
+
+    fn of_http1(e: &hyper::Error, nothing_left: bool) -> Self {
+        let (evidence, stage) =
+            if nothing_left { (Evidence::NotSent, Stage::Send) } else { (Evidence::Unknown, Stage::AwaitHead) };
+        let cause = std::error::Error::source(e);
+        let body_error = cause.and_then(|c| c.downcast_ref::<BodyError>()).cloned();
+        let what = match cause {
+            Some(cause) => format!("the connection failed: {e}: {cause}"),
+            None => format!("the connection failed: {e}"),
+        };
+        Self { body_error, ..Self::new(evidence, stage, what) }
+    }
+}

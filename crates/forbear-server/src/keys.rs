@@ -1,0 +1,174 @@
+//! The master key and what is derived from it: the seal of contents, the fingerprint of credentials, made idempotency
+//! keys. The key file is the owner's alone; it is made at the first start and never written anywhere else.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use forbear_audit::seal::{MasterKey, Nonce, Sealer, Subkey};
+use forbear_core::ids::{ActionId, Key, TaskId};
+use zeroize::Zeroize as _;
+
+/// The only permissions a secret file may have.
+const OWNER_ONLY: u32 = 0o600;
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("FB3001: the master key {} cannot be used: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("FB3002: the master key {} may be read by others (mode {mode:03o}); `chmod 600` it", path.display())]
+    Open { path: PathBuf, mode: u32 },
+    #[error("FB3003: the master key {} has {bytes} bytes instead of 32; restore it from a backup", path.display())]
+    Length { path: PathBuf, bytes: usize },
+    #[error("FB3004: no randomness could be had from the system: {0}")]
+    Random(getrandom::Error),
+}
+
+/// What the gateway signs and seals with.
+pub struct Keys {
+    pub sealer: Sealer,
+    accounts: Subkey,
+    idempotency: Subkey,
+}
+
+impl Keys {
+    /// Reads the master key, or makes one where there is none yet.
+    ///
+    /// # Errors
+    /// When the file cannot be read or made, is open to others, or is no key.
+    pub fn load(path: &Path) -> Result<Self, KeyError> {
+        let io = |source| KeyError::Io { path: path.to_owned(), source };
+        let mut bytes = match File::open(path) {
+            Ok(file) => read_secret(path, file)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let mut fresh = vec![0; 32];
+                getrandom::fill(&mut fresh).map_err(KeyError::Random)?;
+                write_secret(path, &fresh).map_err(io)?;
+                fresh
+            }
+            Err(e) => return Err(io(e)),
+        };
+        let length = bytes.len();
+        let master = MasterKey::from_slice(&bytes);
+        bytes.zeroize();
+        let master = master.map_err(|_| KeyError::Length { path: path.to_owned(), bytes: length })?;
+        Ok(Self {
+            sealer: Sealer::new(&master),
+            accounts: master.subkey("account-fingerprint"),
+            idempotency: master.subkey("idempotency-key"),
+        })
+    }
+
+    /// The account of a scope: a keyed digest of the credential, so that no one can test a guess without the key.
+    #[must_use]
+    pub fn account(&self, provider: &str, credential: &[u8]) -> String {
+        let mut message = Vec::with_capacity(provider.len() + 1 + credential.len());
+        message.extend_from_slice(provider.as_bytes());
+        message.push(0);
+        message.extend_from_slice(credential);
+        let digest = self.accounts.authenticate(&message);
+        message.zeroize();
+        hex(&digest[..6])
+    }
+
+    /// A key that the agent's own words give again, also after the journal is lost.
+    #[must_use]
+    pub fn derived_key(&self, scope: &str, task: &TaskId, reference: &str) -> Key {
+        let parts = [b"reference".as_slice(), scope.as_bytes(), task.as_str().as_bytes(), reference.as_bytes()];
+        self.key(&parts)
+    }
+
+    /// A key for one action only: it dies with the journal.
+    #[must_use]
+    pub fn made_key(&self, action: ActionId) -> Key {
+        self.key(&[b"action", &action.0.to_be_bytes()])
+    }
+
+    /// Parts are length-prefixed, so that no two lists of them give the same message.
+    fn key(&self, parts: &[&[u8]]) -> Key {
+        let mut message = Vec::new();
+        for part in parts {
+            message.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            message.extend_from_slice(part);
+        }
+        Key::new(&format!("fb1-{}", hex(&self.idempotency.authenticate(&message)[..16])))
+    }
+}
+
+/// A nonce for one sealing.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub fn nonce() -> Result<Nonce, KeyError> {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
+    Ok(Nonce(bytes))
+}
+
+/// Writes a new file that only its owner can read; fails where there is one.
+pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    if let Some(dir) = path.parent() {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn read_secret(path: &Path, mut file: File) -> Result<Vec<u8>, KeyError> {
+    let io = |source| KeyError::Io { path: path.to_owned(), source };
+    let mode = file.metadata().map_err(io)?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Open { path: path.to_owned(), mode });
+    }
+    let mut bytes = Vec::with_capacity(33);
+    // One byte more than a key shows that it is none; no more of a wrong file is read.
+    Read::take(&mut file, 33).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
+        for nibble in [b >> 4, b & 15] {
+            s.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
+        }
+        s
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_made_once_and_is_the_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/master.key");
+        let first = Keys::load(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
+        let again = Keys::load(&path).unwrap();
+        assert_eq!(first.account("p", b"secret"), again.account("p", b"secret"));
+        assert_ne!(first.account("p", b"secret"), first.account("q", b"secret"));
+        let task = TaskId::new("t");
+        assert_eq!(first.derived_key("s", &task, "r"), again.derived_key("s", &task, "r"));
+        assert_ne!(first.derived_key("s", &task, "r"), first.derived_key("s", &task, "r2"));
+        assert_ne!(first.derived_key("ab", &task, "c"), first.derived_key("a", &TaskId::new("bt"), "c"));
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("master.key");
+        Keys::load(&path).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(matches!(Keys::load(&path), Err(KeyError::Open { mode: 0o640, .. })));
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        fs::write(&path, b"short").unwrap();
+        assert!(matches!(Keys::load(&path), Err(KeyError::Length { bytes: 5, .. })));
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the core's commands for one call wait until the call takes them. One small allocation a call, no channel.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use forbear_core::command::Command;
+
+#[derive(Debug, Default)]
+pub struct Mailbox(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    commands: VecDeque<Command>,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    pub fn put(&self, command: Command) {
+        let waker = {
+            let mut inner = self.lock();
+            inner.commands.push_back(command);
+            inner.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Command> {
+        let mut inner = self.lock();
+        if let Some(command) = inner.commands.pop_front() {
+            return Poll::Ready(command);
+        }
+        match &mut inner.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    pub async fn next(&self) -> Command {
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

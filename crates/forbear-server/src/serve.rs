@@ -1,0 +1,232 @@
+//! Start and stop: configuration, key, journal, core, listener, in that order; the other way round at the end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use forbear_core::command::Commands;
+use forbear_core::coordinator::Coordinator;
+use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
+use forbear_core::event::Event;
+use forbear_core::input::Settings;
+use forbear_store::{Snapshot, Store, StoreError, Tail};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::config::{ConfigErrors, JournalReads, Loaded};
+use crate::control::ControlToken;
+use crate::gateway::{BadProvider, Gateway, Held, Table};
+use crate::http::body::BodyLimits;
+use crate::http::dial;
+use crate::http::pool::{Keep, Pool};
+use crate::http::serve as listener;
+use crate::keys::{KeyError, Keys};
+use crate::shard::Shard;
+use crate::surface;
+
+/// Why a server did not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Provider(#[from] BadProvider),
+    #[error("FB3101: {addr} cannot be listened on: {source}; is another server running? choose another with --listen")]
+    Listen { addr: SocketAddr, source: io::Error },
+    #[error("FB3102: the trust roots for TLS cannot be read: {0}; check ca_file")]
+    Tls(io::Error),
+    #[error(
+        "FB3103: the newest snapshot cannot be read: {0}; it was written by a newer version, or the store is damaged"
+    )]
+    Snapshot(String),
+    #[error("FB3104: the control token {} cannot be used: {source}", path.display())]
+    Token { path: PathBuf, source: io::Error },
+    #[error("FB3105: {0}")]
+    Random(#[from] getrandom::Error),
+}
+
+/// A server that runs.
+pub struct Running {
+    addr: SocketAddr,
+    data_dir: PathBuf,
+    shard: Arc<Shard>,
+    stop: oneshot::Sender<()>,
+    listening: JoinHandle<()>,
+}
+
+/// What a journal gives back.
+pub(crate) struct Recovered {
+    pub snapshot: Option<Durable>,
+    pub tail: Vec<Event>,
+}
+
+impl Recovered {
+    pub(crate) fn read(snapshot: Option<Snapshot>, tail: Tail) -> Result<Self, StartError> {
+        let snapshot = snapshot
+            .map(|s| serde_json::from_slice::<Durable>(&s.bytes).map_err(|e| StartError::Snapshot(e.to_string())))
+            .transpose()?;
+        if let Some(version) = snapshot.as_ref().map(|s| s.version).filter(|v| *v != SNAPSHOT_VERSION) {
+            return Err(StartError::Snapshot(format!("its version is {version}, this build knows {SNAPSHOT_VERSION}")));
+        }
+        Ok(Self { snapshot, tail: tail.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Starts a server. It listens when this returns.
+///
+/// # Errors
+/// When any part of it cannot be had; nothing is left running then.
+pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
+    let data_dir = loaded.data_dir()?;
+    let settings = loaded.settings.clone();
+    let addr = settings.listen;
+    let listening = TcpListener::bind(addr).await.map_err(|source| StartError::Listen { addr, source })?;
+    let addr = listening.local_addr().map_err(|source| StartError::Listen { addr, source })?;
+    let clock = Clock::default();
+    let compiled = Arc::new(loaded.compiled);
+    let core_settings = Arc::new(Settings {
+        task: compiled.policy.task,
+        backoff: compiled.policy.backoff,
+        pacing: compiled.policy.pacing,
+        digest: compiled.digest,
+    });
+
+    let cell = Arc::new(OnceLock::new());
+    let options = forbear_store::Options {
+        store_bytes_max: settings.store_bytes_max,
+        retention_days: u32::try_from(settings.retention_days).unwrap_or(u32::MAX),
+        ..forbear_store::Options::new(&data_dir)
+    };
+    let report = Arc::clone(&cell);
+    let opening = tokio::task::spawn_blocking(move || open(options, report));
+    let (store, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
+    let keys = Keys::load(&settings.master_key_file(&data_dir))?;
+    let token =
+        ControlToken::load_or_make(&data_dir).map_err(|source| StartError::Token { path: data_dir.clone(), source })?;
+    let table = Table::new(Arc::clone(&compiled))?;
+    let tls = dial::tls_config(settings.upstream.ca_file.as_deref()).map_err(StartError::Tls)?;
+
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed)?;
+    let (mut core, mut commands) = Coordinator::recover(
+        Arc::clone(&core_settings),
+        u64::from_le_bytes(seed),
+        clock.now(),
+        recovered.snapshot,
+        &recovered.tail,
+    );
+    commands.extend(load_policy(&mut core, clock, core_settings));
+    let shard = Shard::new(core, clock);
+    // Nothing was appended yet, so nothing was reported to nobody.
+    let _ = cell.set(Arc::downgrade(&shard));
+    shard.connect(store, commands);
+
+    let keep = Keep {
+        idle: Duration::from_millis(settings.upstream.idle_timeout_ms),
+        age: Duration::from_secs(settings.upstream.age_seconds),
+        idle_connections_max: usize::try_from(settings.upstream.idle_connections_max).unwrap_or(usize::MAX),
+    };
+    let gateway = Arc::new(Gateway {
+        shard: Arc::clone(&shard),
+        table,
+        pool: Pool::keeping(tls, keep),
+        keys,
+        log_id,
+        limits: BodyLimits {
+            replay_bytes_max: settings.body_replay_bytes_max,
+            body_bytes_max: settings.body_bytes_max,
+        },
+        held: Held::new(settings.replay_bytes_total_max),
+        connect_timeout: Duration::from_millis(settings.upstream.connect_timeout_ms),
+        head_timeout: Duration::from_secs(settings.upstream.head_timeout_seconds),
+        journal_before: settings.journal_reads == JournalReads::Before,
+    });
+    let own = surface::build(token, data_dir.clone(), &gateway, vec![addr.ip().to_string()]);
+    let options = listener::ServeOptions {
+        connections_max: usize::try_from(settings.connections_max).unwrap_or(usize::MAX),
+        head_timeout: Duration::from_secs(settings.header_read_seconds),
+        drain_timeout: Duration::from_secs(settings.drain_seconds),
+        ..listener::ServeOptions::default()
+    };
+    let (stop, stopped) = oneshot::channel();
+    let draining = Arc::clone(&shard);
+    let drain = async move {
+        // A dropped sender means the same as a word: stop.
+        let _ = stopped.await;
+        draining.drain();
+    };
+    let serving = listener::serve(listening, options, drain, move |request, _peer| {
+        let path = request.uri().path();
+        let is_own = path == "/-" || path.starts_with("/-/");
+        let own = is_own.then(|| own.clone());
+        let gateway = Arc::clone(&gateway);
+        async move {
+            match own {
+                Some(own) => surface::serve(own, request).await,
+                None => gateway.serve(request).await,
+            }
+        }
+    });
+    let ended = Arc::clone(&shard);
+    let listening = tokio::spawn(async move {
+        serving.await;
+        let closing = tokio::task::spawn_blocking(move || ended.close());
+        if let Err(error) = closing.await {
+            tracing::error!(%error, "closing the journal broke off");
+        }
+    });
+    Ok(Running { addr, data_dir, shard, stop, listening })
+}
+
+type Opened = (Store, Recovered, forbear_store::LogId);
+
+fn open(options: forbear_store::Options, shard: Arc<OnceLock<Weak<Shard>>>) -> Result<Opened, StartError> {
+    let opened = Store::open(
+        options,
+        Box::new(move |progress| {
+            if let Some(shard) = shard.get().and_then(Weak::upgrade) {
+                shard.progress(progress);
+            }
+        }),
+    )?;
+    let recovered = Recovered::read(opened.snapshot, opened.tail)?;
+    Ok((opened.store, recovered, opened.log_id))
+}
+
+fn load_policy(core: &mut Coordinator, clock: Clock, settings: Arc<Settings>) -> Commands {
+    let by = "start".to_owned();
+    core.handle(clock.now(), forbear_core::input::Input::PolicyLoaded { settings, by })
+}
+
+impl Running {
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    #[must_use]
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    #[must_use]
+    pub fn shard(&self) -> &Arc<Shard> {
+        &self.shard
+    }
+
+    /// Drains: not ready, no new calls, what waits is answered, what is in flight has `drain_seconds`.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        if let Err(error) = self.listening.await {
+            tracing::error!(%error, "the listener broke off");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The core behind its lock, the journal beside it, and the calls that wait for commands.
+//!
+//! A visit takes the lock, lets the core decide, puts the events into the journal's outgoing queue and the commands into
+//! the mailboxes of the calls they are for: journal order and the order of each call's commands are the order of
+//! decisions. What a command asks for is done by its call after the lock was given back. It promises that nothing under the
+//! lock waits for disk or network.
+
+#![allow(clippy::disallowed_types, reason = "the call table is only looked up by id; its order reaches nothing")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forbear_audit::seal::Sealed;
+use forbear_core::command::{Command, Commands};
+use forbear_core::coordinator::Coordinator;
+use forbear_core::event::{Event, Fact};
+use forbear_core::ids::{ActionId, AttemptNo, TaskId};
+use forbear_core::input::{Input, Request, Settings};
+use forbear_core::time::Mono;
+use forbear_core::view::{LiveView, ScopeView};
+use forbear_store::{Batch, Progress, Store};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::mailbox::Mailbox;
+
+/// Events between two snapshots: a start replays at most so many, and what came while one was taken.
+const SNAPSHOT_EVERY_EVENTS: u64 = 20_000;
+/// How often days beyond the retention are looked for.
+const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
+/// How long a frozen shard waits before it tries the store again.
+const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
+
+pub struct Shard {
+    inner: Mutex<Inner>,
+    store: std::sync::OnceLock<Store>,
+    clock: Clock,
+    /// The next wakeup moved.
+    timer: Notify,
+    frozen: Notify,
+    snapshot_due: Notify,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+struct Inner {
+    core: Coordinator,
+    calls: HashMap<ActionId, Arc<Mailbox>>,
+    /// Sealed contents of writes whose intent is being decided on.
+    contents: HashMap<ActionId, Sealed>,
+    armed: Option<Mono>,
+    events_since_snapshot: u64,
+}
+
+impl Inner {
+    fn route(&self, command: Command, own: Option<ActionId>, mine: &mut Commands) {
+        let action = command.action();
+        if action.is_some() && action == own {
+            mine.push(command);
+        } else if let Some(mailbox) = action.and_then(|a| self.calls.get(&a)) {
+            mailbox.put(command);
+        }
+    }
+}
+
+impl Shard {
+    /// A core that is not yet connected to its journal: [`Shard::connect`] does that.
+    #[must_use]
+    pub fn new(core: Coordinator, clock: Clock) -> Arc<Self> {
+        let inner =
+            Inner { core, calls: HashMap::new(), contents: HashMap::new(), armed: None, events_since_snapshot: 0 };
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            store: std::sync::OnceLock::new(),
+            clock,
+            timer: Notify::new(),
+            frozen: Notify::new(),
+            snapshot_due: Notify::new(),
+            tasks: Mutex::default(),
+        })
+    }
+
+    /// Gives the journal, writes what recovery decided, and starts the timer, the thaw and the snapshots.
+    pub fn connect(self: &Arc<Self>, store: Store, recovered: Commands) {
+        if self.store.set(store).is_err() {
+            return;
+        }
+        let mut inner = self.lock();
+        self.settle(&mut inner, recovered, None);
+        drop(inner);
+        let tasks = [
+            tokio::spawn(Arc::clone(self).run_timer()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_thaw()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_snapshots()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_retention()).abort_handle(),
+        ];
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+    }
+
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// A new call. Its first commands are handed back; later ones come to its mailbox, until [`Shard::hang_up`].
+    pub fn admit(&self, request: Box<Request>, content: Option<Sealed>, mailbox: &Arc<Mailbox>) -> Commands {
+        let action = request.action;
+        let mut inner = self.lock();
+        if let Some(content) = content {
+            inner.contents.insert(action, content);
+        }
+        inner.calls.insert(action, Arc::clone(mailbox));
+        let now = self.clock.now();
+        let commands = inner.core.handle(now, Input::Request(request));
+        let own = self.settle(&mut inner, commands, Some(action));
+        inner.contents.remove(&action);
+        own
+    }
+
+    /// Something happened to a call; its own next commands are handed back in order.
+    pub fn tell(&self, action: ActionId, input: Input) -> Commands {
+        self.visit(Some(action), input)
+    }
+
+    /// Something happened that is no call's own.
+    pub fn note(&self, input: Input) {
+        let _ = self.visit(None, input);
+    }
+
+    /// The call takes no more commands.
+    pub fn hang_up(&self, action: ActionId) {
+        self.lock().calls.remove(&action);
+    }
+
+    /// Whether an attempt may still leave, asked right before its first byte.
+    pub fn confirm_send(&self, action: ActionId, attempt: AttemptNo) -> bool {
+        let mut inner = self.lock();
+        let mut commands = Commands::new();
+        let now = self.clock.now();
+        let may = inner.core.confirm_send(now, action, attempt, &mut commands);
+        if !commands.is_empty() {
+            self.settle(&mut inner, commands, None);
+        }
+        may
+    }
+
+    #[must_use]
+    pub fn not_ready(&self) -> Option<String> {
+        self.lock().core.not_ready().map(str::to_owned)
+    }
+
+    #[must_use]
+    pub fn scopes(&self, max: usize) -> Vec<ScopeView> {
+        let now = self.clock.now();
+        self.lock().core.scopes_view(now, max)
+    }
+
+    #[must_use]
+    pub fn live_action(&self, action: ActionId) -> Option<LiveView> {
+        let now = self.clock.now();
+        self.lock().core.live_view(now, action)
+    }
+
+    #[must_use]
+    pub fn live_actions(&self) -> usize {
+        self.lock().core.live_actions()
+    }
+
+    /// Cancels a task; gives back how many of its actions were in line or on the wire.
+    pub fn cancel_task(&self, task: TaskId, by: String) -> u32 {
+        let actions = self.lock().core.live_of_task(&task);
+        self.note(Input::CancelTask { task, by });
+        u32::try_from(actions).unwrap_or(u32::MAX)
+    }
+
+    pub fn load_policy(&self, settings: Arc<Settings>, by: String) {
+        self.note(Input::PolicyLoaded { settings, by });
+    }
+
+    pub fn drain(&self) {
+        self.note(Input::Drain);
+    }
+
+    /// The store's word from its writer thread.
+    pub fn progress(&self, progress: Progress) {
+        match progress {
+            Progress::Durable { seq, over_limit, .. } => {
+                let mut inner = self.lock();
+                let now = self.clock.now();
+                let mut commands = inner.core.handle(now, Input::StoreFull(over_limit));
+                commands.extend(inner.core.handle(now, Input::Durable { seq }));
+                self.settle(&mut inner, commands, None);
+            }
+            Progress::Failed { error, .. } => {
+                tracing::error!(%error, "the journal cannot be written; no write is sent until it can");
+                self.note(Input::AppendFailed { why: error.to_string() });
+                self.frozen.notify_one();
+            }
+        }
+    }
+
+    /// Saves a snapshot and closes the journal. Call it when nothing is live any more.
+    pub fn close(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+        let Some(store) = self.store.get() else { return };
+        if self.not_ready().is_none_or(|why| why == "shutting down") {
+            self.save_snapshot(store);
+        }
+        if let Err(error) = store.flush_and_close() {
+            tracing::error!(%error, "the journal did not close cleanly; the next start replays more");
+        }
+    }
+
+    fn visit(&self, own: Option<ActionId>, input: Input) -> Commands {
+        let mut inner = self.lock();
+        let now = self.clock.now();
+        let commands = inner.core.handle(now, input);
+        self.settle(&mut inner, commands, own)
+    }
+
+    /// Events go to the journal in order, commands to their calls; those of the caller's own call are handed back.
+    fn settle(&self, inner: &mut Inner, commands: Commands, own: Option<ActionId>) -> Commands {
+        let mut mine = Commands::new();
+        let mut batch = Batch { behind: true, ..Batch::default() };
+        let mut forget = Vec::new();
+        for command in commands {
+            match command {
+                Command::Append { event, behind } => {
+                    batch.behind &= behind;
+                    take_content(inner, &event, &mut batch);
+                    batch.events.push(*event);
+                }
+                Command::ForgetContent { action } => forget.push(action),
+                command => inner.route(command, own, &mut mine),
+            }
+        }
+        if let Some(store) = self.store.get() {
+            self.append(inner, store, batch, own, &mut mine);
+            for action in forget {
+                // A full queue keeps the content a while longer; it stays sealed.
+                let _ = store.delete_content(action);
+            }
+        }
+        self.arm(inner);
+        mine
+    }
+
+    fn append(&self, inner: &mut Inner, store: &Store, batch: Batch, own: Option<ActionId>, mine: &mut Commands) {
+        if batch.events.is_empty() {
+            return;
+        }
+        inner.events_since_snapshot += batch.events.len() as u64;
+        if inner.events_since_snapshot >= SNAPSHOT_EVERY_EVENTS {
+            inner.events_since_snapshot = 0;
+            self.snapshot_due.notify_one();
+        }
+        let Err(error) = store.append(batch) else { return };
+        tracing::error!(%error, "the journal takes nothing more; no write is sent until it does");
+        let now = self.clock.now();
+        for command in inner.core.handle(now, Input::AppendFailed { why: error.to_string() }) {
+            inner.route(command, own, mine);
+        }
+        self.frozen.notify_one();
+    }
+
+    fn arm(&self, inner: &mut Inner) {
+        let next = inner.core.next_wakeup().map(|(at, _)| at);
+        if next != inner.armed {
+            let sooner = match (next, inner.armed) {
+                (Some(next), Some(armed)) => next < armed,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+            inner.armed = next;
+            if sooner {
+                self.timer.notify_one();
+            }
+        }
+    }
+
+    async fn run_timer(self: Arc<Self>) {
+        loop {
+            let next = self.lock().core.next_wakeup();
+            match next {
+                None => self.timer.notified().await,
+                Some((at, _)) => {
+                    let due = tokio::time::sleep_until(self.clock.instant(at));
+                    tokio::select! {
+                        () = due => self.note(Input::Wake),
+                        () = self.timer.notified() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// A frozen shard is rebuilt from the journal as soon as that can be written again.
+    async fn run_thaw(self: Arc<Self>) {
+        loop {
+            self.frozen.notified().await;
+            loop {
+                tokio::time::sleep(THAW_EVERY).await;
+                let this = Arc::clone(&self);
+                match tokio::task::spawn_blocking(move || this.thaw()).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(error)) => tracing::warn!(%error, "the journal still cannot be written"),
+                    Err(error) => tracing::error!(%error, "the attempt to open the journal again broke off"),
+                }
+            }
+            tracing::info!("the journal is written again");
+        }
+    }
+
+    fn thaw(&self) -> Result<(), crate::serve::StartError> {
+        let Some(store) = self.store.get() else { return Ok(()) };
+        let reopened = store.reopen()?;
+        let state = crate::serve::Recovered::read(reopened.snapshot, reopened.tail)?;
+        let mut inner = self.lock();
+        let now = self.clock.now();
+        let commands = inner.core.thaw(now, state.snapshot, &state.tail);
+        self.settle(&mut inner, commands, None);
+        Ok(())
+    }
+
+    async fn run_snapshots(self: Arc<Self>) {
+        loop {
+            self.snapshot_due.notified().await;
+            let this = Arc::clone(&self);
+            let done = tokio::task::spawn_blocking(move || {
+                if let Some(store) = this.store.get() {
+                    this.save_snapshot(store);
+                }
+            });
+            if let Err(error) = done.await {
+                tracing::error!(%error, "a snapshot broke off");
+            }
+        }
+    }
+
+    /// Old days go, soon after the start and then every so often.
+    async fn run_retention(self: Arc<Self>) {
+        let mut due = tokio::time::interval(RETAIN_EVERY);
+        loop {
+            due.tick().await;
+            let this = Arc::clone(&self);
+            let done = tokio::task::spawn_blocking(move || {
+                let Some(store) = this.store.get() else { return };
+                // What is deleted must be in a snapshot first.
+                this.save_snapshot(store);
+                let needed = this.lock().core.durable_state().oldest_needed();
+                match store.retain(this.clock.now().wall, needed) {
+                    Ok(retained) if retained.rows > 0 => {
+                        tracing::info!(rows = retained.rows, actions = retained.actions, "old days were deleted");
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "old days could not be deleted"),
+                }
+            });
+            if let Err(error) = done.await {
+                tracing::error!(%error, "deleting old days broke off");
+            }
+        }
+    }
+
+    fn save_snapshot(&self, store: &Store) {
+        let state = self.lock().core.durable_state().clone();
+        let bytes = match serde_json::to_vec(&state) {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::error!(%error, "a snapshot could not be written out"),
+        };
+        if let Err(error) = store.save_snapshot(state.seq, bytes) {
+            tracing::warn!(%error, "no snapshot was saved; the next start replays more");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic under the lock is a defect of the core; its state is still the best there is, and the journal's rules
+        // hold without it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The content goes into the same transaction as the intent.
+fn take_content(inner: &mut Inner, event: &Event, batch: &mut Batch) {
+    if let (Fact::ActionRequested(_), Some(action)) = (&event.fact, event.action)
+        && let Some(sealed) = inner.contents.remove(&action)
+    {
+        batch.contents.push((action, sealed));
+    }
+}

@@ -1,0 +1,48 @@
+//! Forbear's own surface under `/-/`: the control API's router, told what it may ask of the shard.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use forbear_api::control::Ready;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use crate::control::{Control, ControlToken, router, scope_rows};
+use crate::gateway::{Gateway, account_of};
+use crate::http::relay::AgentBody;
+
+/// Scopes shown at once.
+const SCOPES_MAX: usize = 10_000;
+
+/// Builds the router over a gateway.
+pub(crate) fn build(
+    token: ControlToken,
+    data_dir: std::path::PathBuf,
+    gateway: &Arc<Gateway>,
+    names: Vec<String>,
+) -> Router {
+    let shard = &gateway.shard;
+    let (ready, scopes, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
+    let gateway = Arc::clone(gateway);
+    router(Control {
+        token,
+        data_dir,
+        ready: Arc::new(move || {
+            let why = ready.not_ready();
+            Ready { ready: why.is_none(), why }
+        }),
+        scopes: Arc::new(move || scope_rows(&scopes.scopes(SCOPES_MAX))),
+        cancel_task: Arc::new(move |task, by| cancel.cancel_task(task, by.to_owned())),
+        scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),
+        names,
+    })
+}
+
+/// Answers one request.
+pub(crate) async fn serve(mut router: Router, request: Request<Incoming>) -> Response<AgentBody> {
+    // The router cannot fail; what it answers is bounded by what it reads.
+    let Ok(response) = router.call(request.map(Body::new)).await;
+    response.map(AgentBody::other)
+}

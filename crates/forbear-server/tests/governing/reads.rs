@@ -1,0 +1,115 @@
+//! Reads and inference: limits, budgets, deadlines.
+
+use std::time::Duration;
+
+use crate::rig::Rig;
+
+#[tokio::test]
+async fn a_plain_read_passes_and_is_on_record() {
+    let rig = Rig::new("routes:\n  - match: 'GET /things'\n    respond: {body: {ok: true}}\n", "").await;
+    let got = rig.get("/p/things?a=2&a=1").await;
+    assert_eq!(got.status, 200, "{got:?}");
+    assert_eq!(got.json()["ok"], true);
+    assert_eq!((got.header("forbear-outcome"), got.header("forbear-attempts")), ("succeeded", "1"));
+    let arrivals = rig.provider.arrivals();
+    assert_eq!(arrivals.len(), 1);
+    assert_eq!(arrivals[0].target, "/things?a=2&a=1");
+    let action = got.header("forbear-action").parse().unwrap();
+    rig.running.stop().await;
+    let reader = forbear_store::Reader::open(&rig.dir.path().join("data")).unwrap();
+    let story = reader.action(action).unwrap().expect("it is on record");
+    assert_eq!(story.action.outcome.as_deref(), Some("succeeded"));
+}
+
+const THEN_FINE: &str = "
+routes:
+  - match: 'GET /things'
+    then:
+      - {status: 429, headers: {Retry-After: '1'}, body: {error: slow}}
+      - {body: {ok: true}}
+";
+
+#[tokio::test]
+async fn a_throttled_read_waits_for_the_boundary_and_succeeds() {
+    let rig = Rig::new(THEN_FINE, "").await;
+    let got = rig.get("/p/things").await;
+    assert_eq!((got.status, got.header("forbear-attempts")), (200, "2"), "{got:?}");
+    assert!(rig.gap(1, 2) >= Duration::from_secs(1), "{:?}", rig.gap(1, 2));
+    assert!(got.header("forbear-waited-ms").parse::<u64>().unwrap() >= 1_000);
+}
+
+#[tokio::test]
+async fn a_boundary_holds_every_worker_of_the_scope_and_no_other() {
+    let rig = Rig::new(THEN_FINE, "").await;
+    let other = [("authorization", "Bearer k2")];
+    let (first, second, third) = tokio::join!(
+        rig.get("/p/things"),
+        async {
+            rig.provider.wait_until(Duration::from_secs(5), |a| a.iter().any(|a| a.status == Some(429))).await.unwrap();
+            tokio::join!(rig.get("/p/things"), rig.call("GET", "/p/things", &other, ""))
+        },
+        async {}
+    );
+    let (second, free) = second;
+    let () = third;
+    assert_eq!((first.status, second.status, free.status), (200, 200, 200));
+    let arrivals = rig.provider.arrivals();
+    assert_eq!(arrivals.len(), 4);
+    let refused = arrivals[0].head_written_at_ns.unwrap();
+    for later in &arrivals[1..] {
+        let after = later.at_ns - refused;
+        if later.credential == arrivals[0].credential {
+            assert!(after >= 1_000_000_000, "{after}");
+        } else {
+            assert!(after < 900_000_000, "{after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wait_beyond_the_budget_ends_at_once() {
+    let scenario =
+        "routes:\n  - match: 'GET /things'\n    respond: {status: 429, headers: {Retry-After: '3600'}, body: {}}\n";
+    let rig = Rig::new(scenario, "").await;
+    let got = rig.get("/p/things").await;
+    assert_eq!((got.status, got.header("forbear-outcome")), (429, "budget_exhausted"), "{got:?}");
+    let problem = got.json();
+    assert_eq!(problem["attempts"], 1);
+    assert_eq!(problem["answered"], true);
+    assert!(problem["next_allowed_at"].is_string(), "{problem}");
+    assert_eq!(got.header("x-should-retry"), "false");
+    // The next call of the scope is not sent at all.
+    let got = rig.get("/p/things").await;
+    assert_eq!((got.status, got.header("forbear-outcome")), (429, "deferred"), "{got:?}");
+    assert!(got.header("retry-after").parse::<u64>().unwrap() > 3_500);
+    assert_eq!(rig.provider.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn attempts_are_bounded_and_the_last_status_is_told() {
+    let scenario = "routes:\n  - match: 'GET /things'\n    respond: {status: 503, body: {error: {code: down}}}\n";
+    let policy = "backoff: {base_ms: 10, cap_ms: 50, floor_ms: 10}\n";
+    let rig = Rig::new(scenario, policy).await;
+    let got = rig.get("/p/things").await;
+    assert_eq!((got.status, got.header("forbear-outcome")), (503, "budget_exhausted"), "{got:?}");
+    assert_eq!(rig.provider.arrivals().len(), 4);
+    assert_eq!(got.json()["provider_code"], "down");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_told_as_unsent() {
+    let rig = Rig::new(
+        "routes: []\n",
+        "providers:\n  gone: {base_url: 'http://127.0.0.1:9'}\nbackoff: {base_ms: 10, cap_ms: 50, floor_ms: 10}\n",
+    )
+    .await;
+    let got = rig.get("/gone/things").await;
+    assert_eq!(got.status, 504, "{got:?}");
+    assert_eq!(got.json()["sent"], false);
+    let got = rig.call("POST", "/gone/things", &[], "{}").await;
+    assert_eq!((got.status, got.header("forbear-outcome")), (422, "not_applied"), "{got:?}");
+    assert_eq!(got.json()["effect"], "not_applied");
+    let got = rig.get("/nowhere/things").await;
+    assert_eq!(got.status, 404);
+    assert!(String::from_utf8_lossy(&got.body).contains("openai"));
+}

@@ -1,0 +1,13 @@
+//! One module a command.
+
+pub(crate) mod action;
+pub(crate) mod actions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod drill;
+pub(crate) mod lab;
+pub(crate) mod own;
+pub(crate) mod scopes;
+pub(crate) mod serve;
+mod server;
+pub(crate) mod task;

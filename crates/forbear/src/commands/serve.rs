@@ -1,0 +1,111 @@
+//! `forbear serve`: the server in this process, until it is told to stop.
+//!
+//! SIGTERM and SIGINT drain; a second one ends at once. What stdout says first is for people and for scripts: the address,
+//! then what to set in a client.
+
+use std::path::Path;
+
+use forbear_server::config::{LogFormat, Overrides, load};
+use forbear_server::serve::start;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::{Log, Serve};
+use crate::failure::Exit;
+use crate::logs;
+use crate::output::Output;
+
+/// What a shell says of a program that SIGTERM ended.
+const ENDED_AT_ONCE: i32 = 143;
+
+pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit> {
+    let log = options.log.map(|log| match log {
+        Log::Text => LogFormat::Text,
+        Log::Json => LogFormat::Json,
+    });
+    let overrides = Overrides { listen: options.listen, data_dir: options.data.clone(), log };
+    let loaded = load(options.config.as_deref(), &overrides)?;
+    logs::start(loaded.settings.log);
+    for warning in &loaded.warnings.faults {
+        tracing::warn!(code = ?warning.code, "{warning}; {}", warning.hint);
+    }
+    let drain_seconds = loaded.settings.drain_seconds;
+    let configured = options.config.is_some();
+    // Before the greeting: whoever reads it may send the signal at once.
+    let mut stop = Stop { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
+    let running = start(loaded).await?;
+    let address = format!("http://{}", running.addr());
+    if output.json() {
+        output.document(&greeting_json(&address, running.data_dir()))?;
+    } else {
+        output.line(&greeting(&address, running.data_dir(), configured));
+    }
+    stop.asked().await;
+    tracing::info!(drain_seconds, "stopping: no new calls; a second signal ends at once");
+    tokio::select! {
+        () = running.stop() => Ok(Exit::Done),
+        () = stop.asked() => std::process::exit(ENDED_AT_ONCE),
+    }
+}
+
+struct Stop {
+    term: Signal,
+    int: Signal,
+}
+
+impl Stop {
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}
+
+fn greeting(address: &str, data: &Path, configured: bool) -> String {
+    let without =
+        if configured { "" } else { "\nNo configuration is needed; `forbear config default` shows what may be said." };
+    format!(
+        "\
+forbear listening on {address}
+
+Set one of these in a client, and leave its API key as it is:
+  OpenAI     OPENAI_BASE_URL={address}/openai/v1
+  Anthropic  ANTHROPIC_BASE_URL={address}/anthropic
+  Stripe     stripe.api_base = \"{address}/stripe\"
+  GitHub     base URL {address}/github
+  others     {address}/<provider>/<path>, declared under `providers`
+
+Data and control token: {}
+Look at it with: forbear scopes, forbear actions, forbear action ID{without}",
+        data.display()
+    )
+}
+
+fn greeting_json(address: &str, data: &Path) -> serde_json::Value {
+    json!({
+        "listening": address,
+        "data_dir": data,
+        "clients": {
+            "OPENAI_BASE_URL": format!("{address}/openai/v1"),
+            "ANTHROPIC_BASE_URL": format!("{address}/anthropic"),
+            "stripe.api_base": format!("{address}/stripe"),
+            "github_base_url": format!("{address}/github"),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_comes_first_and_all_of_it_fits() {
+        let said = greeting("http://127.0.0.1:8429", Path::new("/d"), false);
+        assert_eq!(said.lines().next(), Some("forbear listening on http://127.0.0.1:8429"));
+        assert!(said.lines().all(|l| l.chars().count() <= 80), "{said}");
+        assert!(said.contains("OPENAI_BASE_URL=http://127.0.0.1:8429/openai/v1\n"), "{said}");
+        assert!(said.contains("No configuration is needed"), "{said}");
+        assert!(!greeting("http://127.0.0.1:8429", Path::new("/d"), true).contains("No configuration"));
+    }
+}

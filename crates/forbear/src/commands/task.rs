@@ -1,0 +1,21 @@
+//! `forbear task cancel`: ends a task's waiting calls for good.
+
+use super::server::client;
+use crate::cli::Server;
+use crate::failure::Exit;
+use crate::output::Output;
+
+pub(crate) async fn cancel(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
+    let cancelled = client(server)?.cancel_task(id).await?;
+    if output.json() {
+        output.document(&cancelled)?;
+    } else {
+        let what = match cancelled.actions {
+            0 => "nothing of it was under way".to_owned(),
+            1 => "1 call of it was under way".to_owned(),
+            n => format!("{n} calls of it were under way"),
+        };
+        output.line(&format!("Task {} is cancelled; {what}. New calls of it are refused.", cancelled.task));
+    }
+    Ok(Exit::Done)
+}

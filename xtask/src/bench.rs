@@ -1,0 +1,41 @@
+//! `cargo xtask bench`: builds what is measured, optimised, and hands over to the bench in `forbear-lab`.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Bench {
+    /// Interleaved rounds of direct, a proxy without logic, nginx where installed, and Forbear
+    Gateway {
+        /// About 30 seconds instead of two minutes; good for a first look, too short to quote
+        #[arg(long)]
+        quick: bool,
+        /// One JSON document instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
+    let Bench::Gateway { quick, json } = bench;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .current_dir(root)
+        .args(["build", "--release", "-p", "forbear", "-p", "forbear-lab", "--bins"])
+        .status()
+        .context("cannot start cargo")?;
+    if !built.success() {
+        bail!("the optimised build failed");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let binaries = target.join("release");
+    let mut command = Command::new(binaries.join("gateway-bench"));
+    command.current_dir(root).arg("run").arg("--forbear").arg(binaries.join("forbear"));
+    command.arg("--directory").arg(target.join("bench"));
+    command.args(quick.then_some("--quick")).args(json.then_some("--json"));
+    let status = command.status().context("cannot start the bench")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
