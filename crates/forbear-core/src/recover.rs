@@ -27,7 +27,8 @@ impl Coordinator {
         let mut out = Commands::new();
         let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
             let until = record.retry_not_before.filter(|until| *until > now.wall)?;
-            Some((scope.clone(), now.mono_at(until)))
+            // The part of a millisecond that was cut off when it was written may have been nearly a whole one.
+            Some((scope.clone(), now.mono_at(until).plus_ms(1)))
         });
         this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);

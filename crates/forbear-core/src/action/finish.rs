@@ -130,7 +130,9 @@ impl Coordinator {
     pub(crate) fn answer_of(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {
         let writes = live.request.rank.writes();
         let provider_status = live.last.as_ref().map(|l| l.status);
-        let next = self.scopes.get(&live.request.scope).and_then(|s| crate::register::closed_wall(s, now));
+        let scope = &live.request.scope;
+        let written = self.durable.scopes.get(scope).and_then(|record| record.retry_not_before);
+        let next = self.scopes.get(scope).and_then(|s| crate::register::closed_wall(s, written, now));
         let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.until);
         Answer {
             status: http_status(outcome, writes, provider_status),
