@@ -14,13 +14,14 @@ use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
 use http::{Request, Response, request};
 use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, BodyLimits, RequestBody, receive};
+use crate::http::body::{BodyError, BodyLimits, Progress, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -60,6 +61,8 @@ pub(super) struct Call {
     pub answered: Option<Answered>,
     /// Set when the agent's body, not the provider, ended the attempt.
     pub body_error: Option<BodyError>,
+    /// What becomes of a body that is streamed once, while and after it is.
+    pub progress: Option<Arc<Progress>>,
     held_bytes: u64,
     /// The action is the core's; dropping the call tells it that the agent left.
     admitted: bool,
@@ -81,6 +84,7 @@ pub(super) async fn run(
         mailbox,
         answered: None,
         body_error: None,
+        progress: None,
         held_bytes: 0,
         admitted: false,
     };
@@ -199,7 +203,7 @@ impl Call {
         let u = &self.understood;
         let (content_digest, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| Digest(body.sha256())), body.bytes(), true)
+                (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
             }
             Some(RequestBody::Once(_)) => (None, 0, false),
             None => (None, 0, true),
@@ -228,6 +232,17 @@ impl Call {
         }
     }
 
+    /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
+    fn content_digest(&self, body_sha256: &[u8; 32]) -> Digest {
+        let mut hasher = Sha256::new();
+        // Neither has a space in it, so that no two pairs read alike.
+        for part in [self.head.method.as_str().as_bytes(), b" ", self.understood.uri.to_string().as_bytes(), b" "] {
+            hasher.update(part);
+        }
+        hasher.update(body_sha256);
+        Digest(hasher.finalize().into())
+    }
+
     /// Does what the core says until there is an answer.
     async fn drive(mut self, first: Commands) -> Response<AgentBody> {
         let mut todo: VecDeque<Command> = first.into();
@@ -247,7 +262,7 @@ impl Call {
                     self.answered = None;
                     self.over();
                     if let Some(error @ BodyError::TooLarge { .. }) = &self.body_error {
-                        return own::refusal(&Refusal::new(Kind::BodyTooLarge, error.to_string()));
+                        return own::too_large(&self.understood.provider, self.action(), *answer, &error.to_string());
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
                 }
