@@ -24,8 +24,7 @@ impl Coordinator {
         let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
         debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
         let of_task = self.live.values().filter(|l| l.request.task == *task);
-        let mut actions: Vec<(bool, ActionId)> =
-            of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
+        let mut actions: Vec<(bool, ActionId)> = of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
         // Those in line first: the slot of one that is withdrawn must not wake another of the same task.
         actions.sort_unstable();
         for (_, action) in actions {

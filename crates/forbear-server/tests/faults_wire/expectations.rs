@@ -16,6 +16,7 @@ routes:
     respond: {status: 429, headers: {Retry-After: '3600'}, body: {}}
 ";
     let policy = "
+body_replay_bytes_max: 65536
 body_bytes_max: 1048576
 providers:
   p:

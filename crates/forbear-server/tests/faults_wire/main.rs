@@ -2,6 +2,7 @@
 //! encodings, and what a proxy may change. Each test is named after its case.
 
 #[path = "../governing/rig.rs"]
+#[expect(dead_code, reason = "shared with the tests that restart and measure gaps")]
 mod rig;
 
 mod agent;

@@ -293,7 +293,7 @@ async fn fb_172_the_order_of_the_query_stays() {
 
 #[tokio::test]
 async fn fb_173_plus_and_its_encodings_stay_distinct() {
-    targets("GET", &["/q?lang=C%2B%2B&s=a+b&t=a%20b", "/q?s=%2b", "/q?j={\"a\":[1|2]}"]).await;
+    targets("GET", &["/q?lang=C%2B%2B&s=a+b&t=a%20b", "/q?s=%2b", "/q?j={a:[1|2]}"]).await;
     let prints = fingerprints("POST", &["/q?s=a%2Bb", "/q?s=a+b", "/q?s=a%20b"]).await;
     assert!(all_differ(&prints), "{prints:?}");
 }
