@@ -6,7 +6,6 @@ use axum::Router;
 use axum::body::Body;
 use forbear_api::control::Ready;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
@@ -16,8 +15,6 @@ use crate::http::relay::AgentBody;
 
 /// Scopes shown at once.
 const SCOPES_MAX: usize = 10_000;
-/// An answer of the control API.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Builds the router over a gateway.
 pub(crate) fn build(
@@ -47,7 +44,5 @@ pub(crate) fn build(
 pub(crate) async fn serve(mut router: Router, request: Request<Incoming>) -> Response<AgentBody> {
     // The router cannot fail; what it answers is bounded by what it reads.
     let Ok(response) = router.call(request.map(Body::new)).await;
-    let (head, body) = response.into_parts();
-    let bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map(http_body_util::Collected::to_bytes);
-    Response::from_parts(head, AgentBody::whole(bytes.unwrap_or_default()))
+    response.map(AgentBody::other)
 }

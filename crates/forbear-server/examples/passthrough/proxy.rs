@@ -23,6 +23,8 @@ pub(crate) struct Proxy {
     pub(crate) limits: BodyLimits,
     /// Refuse before the body is asked for, as a closed scope would.
     pub(crate) is_closed: bool,
+    /// How the last body fares that was too large to keep.
+    pub(crate) once: std::sync::Mutex<Option<Arc<body::Progress>>>,
     /// What became of each send.
     pub(crate) sends: std::sync::Mutex<Vec<Result<(bool, http::Version), SendError>>>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn new(pool: Pool, origin: Origin, base_path: String) -> Self {
         let limits = BodyLimits { replay_bytes_max: 1 << 20, body_bytes_max: 1 << 30 };
-        Self { pool, origin, base_path, limits, is_closed: false, sends: Default::default() }
+        Self { pool, origin, base_path, limits, is_closed: false, once: Default::default(), sends: Default::default() }
     }
 }
 
@@ -49,7 +51,10 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
     }
     let body = match body::receive(&head, incoming, proxy.limits).await {
         Ok(RequestBody::Replayable(body)) => UpstreamBody::replay(&body),
-        Ok(RequestBody::Once(body)) => UpstreamBody::once(body),
+        Ok(RequestBody::Once(body)) => {
+            *proxy.once.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(body.progress());
+            UpstreamBody::once(body)
+        }
         Err(body::BodyError::TooLarge { .. }) => {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large.");
         }
@@ -75,7 +80,11 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
             relay::answer(head, AgentBody::answer(body), [])
         }
         Err(e) => {
+            let is_too_large = matches!(e.body_error, Some(body::BodyError::TooLarge { .. }));
             note(&proxy, Err(e));
+            if is_too_large {
+                return problem(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large.");
+            }
             problem(StatusCode::BAD_GATEWAY, "no-answer", "The provider gave no answer.")
         }
     }

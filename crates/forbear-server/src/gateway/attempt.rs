@@ -91,10 +91,7 @@ impl Call {
                 self.body = Some(RequestBody::Replayable(replay));
                 body
             }
-            RequestBody::Once(once) => {
-                self.progress = Some(once.progress());
-                UpstreamBody::once(once)
-            }
+            RequestBody::Once(once) => UpstreamBody::once(once),
         };
         let u = &self.understood;
         let mut request = Request::new(body);
@@ -129,9 +126,7 @@ impl Call {
     }
 
     fn failed(&mut self, e: SendError) -> Report {
-        // HTTP/2 resets the stream for it and does not say why.
-        let fault = || self.progress.as_ref().and_then(|p| p.fault().cloned());
-        self.body_error = e.body_error.or_else(fault);
+        self.body_error = e.body_error;
         Report { evidence: e.evidence, answer: None, transport: Some(e.what) }
     }
 }

@@ -21,7 +21,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, BodyLimits, Progress, RequestBody, receive};
+use crate::http::body::{BodyError, BodyLimits, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -61,8 +61,6 @@ pub(super) struct Call {
     pub answered: Option<Answered>,
     /// Set when the agent's body, not the provider, ended the attempt.
     pub body_error: Option<BodyError>,
-    /// What becomes of a body that is streamed once, while and after it is.
-    pub progress: Option<Arc<Progress>>,
     held_bytes: u64,
     /// The action is the core's; dropping the call tells it that the agent left.
     admitted: bool,
@@ -84,7 +82,6 @@ pub(super) async fn run(
         mailbox,
         answered: None,
         body_error: None,
-        progress: None,
         held_bytes: 0,
         admitted: false,
     };

@@ -89,12 +89,6 @@ pub fn wants_upgrade(version: Version, headers: &HeaderMap, extensions: &Extensi
     }
 }
 
-/// Whether a header map names these trailers in advance; only such trailers are passed on by HTTP/1.1.
-#[must_use]
-pub fn declares_trailers(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::TRAILER)
-}
-
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING

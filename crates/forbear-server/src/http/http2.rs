@@ -19,7 +19,7 @@ use http::{HeaderMap, Request, Uri, header};
 use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
-use super::body::UpstreamBody;
+use super::body::{BodyError, UpstreamBody};
 use super::dial::{Counts, Dialed};
 use super::http1::ANSWER_HEAD_BYTES_MAX;
 use super::origin::Origin;
@@ -62,6 +62,10 @@ impl Drop for StreamSlot {
 pub(super) struct StreamError {
     pub(super) evidence: Evidence,
     pub(super) what: String,
+    /// The body, where it was not touched.
+    pub(super) unsent: Option<UpstreamBody>,
+    /// The body could not be read, and that is why.
+    pub(super) body_error: Option<BodyError>,
 }
 
 /// An answer's head with the two halves of its stream.
@@ -141,31 +145,30 @@ impl Http2 {
     ) -> Result<Exchanged, StreamError> {
         let (parts, body) = request.into_parts();
         let is_end = body.is_end_stream();
-        let (mut response, stream) = self.sender.send_request(Request::from_parts(parts, ()), is_end).map_err(|e| {
-            StreamError { evidence: Evidence::NotSent, what: format!("the connection takes no new stream: {e}") }
-        })?;
+        let (mut response, stream) = match self.sender.send_request(Request::from_parts(parts, ()), is_end) {
+            Ok(opened) => opened,
+            Err(e) => return Err(StreamError::unsent(format!("the connection takes no new stream: {e}"), body)),
+        };
         // Above the peer's limit the stream waits inside, unsent: past its time it is taken back instead.
         match timeout_at(not_after, std::future::poll_fn(|cx| self.sender.poll_ready(cx))).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => {} // The stream's own error says more.
             Err(_) => {
-                return Err(StreamError {
-                    evidence: Evidence::NotSent,
-                    what: "no stream was free on the connection in time".into(),
-                });
+                return Err(StreamError::unsent("no stream was free on the connection in time".into(), body));
             }
         }
         let mut pump = (!is_end).then(|| Box::new(Pump::new(stream, body)));
         let head = std::future::poll_fn(|cx| {
-            if let Some(running) = pump.as_mut()
-                && running.poll(cx).is_ready()
-            {
+            if let Some(Poll::Ready(pumped)) = pump.as_mut().map(|running| running.poll(cx)) {
                 pump = None;
+                if let Err(e) = pumped {
+                    return Poll::Ready(Err(StreamError::of_body(e)));
+                }
             }
-            Pin::new(&mut response).poll(cx)
+            Pin::new(&mut response).poll(cx).map_err(|e| StreamError::of(&e))
         })
         .await;
-        head.map(|response| Exchanged { response, pump }).map_err(|e| StreamError::of(&e))
+        head.map(|response| Exchanged { response, pump })
     }
 }
 
@@ -173,7 +176,15 @@ impl StreamError {
     fn of(e: &h2::Error) -> Self {
         let refused = e.is_remote() && (e.reason() == Some(Reason::REFUSED_STREAM) && e.is_reset() || e.is_go_away());
         let evidence = if refused { Evidence::Refused } else { Evidence::Unknown };
-        Self { evidence, what: format!("HTTP/2: {e}") }
+        Self { evidence, what: format!("HTTP/2: {e}"), unsent: None, body_error: None }
+    }
+
+    fn of_body(e: BodyError) -> Self {
+        Self { evidence: Evidence::Unknown, what: e.to_string(), unsent: None, body_error: Some(e) }
+    }
+
+    fn unsent(what: String, body: UpstreamBody) -> Self {
+        Self { evidence: Evidence::NotSent, what, unsent: Some(body), body_error: None }
     }
 }
 
@@ -189,12 +200,12 @@ impl Pump {
         Self { stream, body, pending: Bytes::new() }
     }
 
-    /// Ready when nothing is left to do; a failure shows on the answer's side of the stream.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when nothing is left to do. A failure of the stream shows on its answer's side, one of the body only here.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         loop {
             // The peer may end the stream with an answer and no interest in the rest.
             if self.stream.poll_reset(cx).is_ready() {
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
             }
             if !self.pending.is_empty() {
                 if self.stream.capacity() == 0 {
@@ -202,13 +213,13 @@ impl Pump {
                     match ready!(self.stream.poll_capacity(cx)) {
                         Some(Ok(0)) => continue,
                         Some(Ok(_)) => {}
-                        Some(Err(_)) | None => return Poll::Ready(()),
+                        Some(Err(_)) | None => return Poll::Ready(Ok(())),
                     }
                 }
                 let bytes = self.stream.capacity().min(self.pending.len());
                 let is_last = bytes == self.pending.len() && self.body.is_end_stream();
                 if self.stream.send_data(self.pending.split_to(bytes), is_last).is_err() || is_last {
-                    return Poll::Ready(());
+                    return Poll::Ready(Ok(()));
                 }
                 continue;
             }
@@ -219,16 +230,16 @@ impl Pump {
                         if let Ok(trailers) = frame.into_trailers() {
                             let _ = self.stream.send_trailers(trailers);
                         }
-                        return Poll::Ready(());
+                        return Poll::Ready(Ok(()));
                     }
                 },
-                Some(Err(_)) => {
+                Some(Err(e)) => {
                     self.stream.send_reset(Reason::CANCEL);
-                    return Poll::Ready(());
+                    return Poll::Ready(Err(e));
                 }
                 None => {
                     let _ = self.stream.send_data(Bytes::new(), true);
-                    return Poll::Ready(());
+                    return Poll::Ready(Ok(()));
                 }
             }
         }

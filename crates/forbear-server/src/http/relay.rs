@@ -15,6 +15,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, Version, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::{Instant, Sleep, timeout_at};
 
 use forbear_core::command::Command;
@@ -52,6 +53,8 @@ enum Keeper {
 #[derive(Debug)]
 enum Inner {
     Whole(Option<Bytes>),
+    /// Of another part of the server.
+    Other(UnsyncBoxBody<Bytes, BodyCut>),
     Answer(AnswerBody),
     /// An answer whose beginning was read before it was decided to pass it on.
     Begun {
@@ -86,6 +89,16 @@ impl AgentBody {
         let mut body = self;
         body.keeper = Keeper::Cut(mailbox);
         body
+    }
+
+    /// Any other body, as of the control API.
+    #[must_use]
+    pub fn other<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::fmt::Display,
+    {
+        Inner::Other(body.map_err(|e| BodyCut(e.to_string())).boxed_unsync()).into()
     }
 
     #[must_use]
@@ -242,6 +255,7 @@ impl Body for AgentBody {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Whole(bytes) => bytes.is_none(),
+            Inner::Other(body) => self.cut.is_none() && body.is_end_stream(),
             Inner::Answer(body) => self.cut.is_none() && body.is_end_stream(),
             Inner::Begun { frames, rest } => {
                 let is_rest_over = |rest: &Option<AnswerBody>| rest.as_ref().is_none_or(Body::is_end_stream);
@@ -253,6 +267,7 @@ impl Body for AgentBody {
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Inner::Other(body) => body.size_hint(),
             Inner::Answer(body) => body.size_hint(),
             // Its length is in the fields if the provider gave one; chunks stay chunks.
             Inner::Begun { .. } => SizeHint::default(),
@@ -264,6 +279,7 @@ impl Inner {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
         match self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Self::Other(body) => Pin::new(body).poll_frame(cx),
             Self::Answer(body) => Pin::new(body).poll_frame(cx),
             Self::Begun { frames, rest } => match (frames.pop_front(), rest) {
                 (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
@@ -282,7 +298,7 @@ impl Drop for AgentBody {
         }
         let rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
             Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
-            Inner::Begun { .. } | Inner::Whole(_) => return,
+            Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
         };
         if rest.is_end_stream() {
             return;

@@ -156,7 +156,12 @@ pub async fn send(
                     Ok(Err(e)) => {
                         let nothing = connection.counts().nothing_since(mark);
                         let evidence = if nothing { Evidence::NotSent } else { e.evidence };
-                        return Err(SendError::new(evidence, Stage::AwaitHead, e.what));
+                        let unsent_body = e.unsent.map(Box::new);
+                        return Err(SendError {
+                            unsent_body,
+                            body_error: e.body_error,
+                            ..SendError::new(evidence, Stage::AwaitHead, e.what)
+                        });
                     }
                     Err(_) => return Err(SendError::no_head(connection.counts().nothing_since(mark))),
                 }

@@ -37,6 +37,12 @@ async fn field_order_case_and_repetition_are_kept() {
 }
 
 #[tokio::test]
+async fn an_offer_of_cleartext_http2_is_passed_over() {
+    let offer = "Connection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+    assert_eq!(sent(&format!("GET /p/x HTTP/1.1\r\nHost: x\r\n{offer}\r\n")).await, "GET /x HTTP/1.1\r\n\r\n");
+}
+
+#[tokio::test]
 async fn te_goes_on_when_connection_names_it() {
     let head = sent("GET /p/x HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n").await;
     assert_eq!(head, "GET /x HTTP/1.1\r\nTE: trailers\r\nConnection: te\r\n\r\n");

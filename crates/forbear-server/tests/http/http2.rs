@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forbear_core::effect::Evidence;
+use forbear_server::http::body::{BodyError, BodyLimits, Framing, Replay};
 use forbear_server::http::origin::Origin;
 use forbear_server::http::serve::ServeOptions;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
@@ -185,6 +186,52 @@ async fn http2_on_both_sides_carries_target_fields_bodies_and_trailers() {
 }
 
 #[tokio::test]
+async fn a_body_above_the_replay_cap_is_streamed_with_its_digest_and_stopped_at_its_bound() {
+    let http1 = Provider::start(|mut raw, _, _| async move {
+        raw.until("\r\n0\r\n\r\n").await;
+        raw.write(OK).await;
+    })
+    .await;
+    let http2 = http2_provider(|mut connection, _| async move {
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            tokio::spawn(async move {
+                let mut body = request.into_body();
+                while let Some(Ok(data)) = body.data().await {
+                    let _ = body.flow_control().release_capacity(data.len());
+                }
+                let _ = respond.send_response(Response::new(()), true);
+            });
+        }
+    })
+    .await;
+    let chunk = vec![b'x'; 50_000];
+    let whole = Replay::new(vec![Bytes::from(chunk.clone()); 8], None, Framing::Chunked);
+    for (url, is_http2) in [(http1.url(), false), (http2, true)] {
+        for (body_bytes_max, status) in [(400_000, StatusCode::OK), (399_999, StatusCode::PAYLOAD_TOO_LARGE)] {
+            let gateway = Gateway::with(&url, rustls::RootCertStore::empty(), ServeOptions::default(), |p| {
+                p.limits = BodyLimits { replay_bytes_max: 100_000, body_bytes_max };
+                if is_http2 {
+                    p.origin = p.origin.clone().with_http2_prior_knowledge();
+                }
+            })
+            .await;
+            let frames = (0..8).map(|_| Ok(Frame::data(Bytes::from(chunk.clone()))));
+            let body = StreamBody::new(futures_util::stream::iter(frames.collect::<Vec<_>>())).boxed_unsync();
+            let response = agent(gateway.address).await.send_request(request("POST", "/p/x", body)).await.unwrap();
+            assert_eq!(response.status(), status, "{url}");
+            let progress = gateway.proxy.once.lock().unwrap().clone().unwrap();
+            let is_ok = status == StatusCode::OK;
+            assert_eq!(progress.sha256(), is_ok.then(|| whole.sha256()), "{url}");
+            assert_eq!(
+                progress.fault(),
+                (!is_ok).then_some(&BodyError::TooLarge { bytes_max: body_bytes_max }),
+                "{url}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn streams_are_handed_out_only_under_the_peers_limit_and_connections_shared() {
     let gates = Arc::new(tokio::sync::Semaphore::new(0));
     let arrived = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -305,21 +352,28 @@ async fn a_goaway_below_the_stream_proves_it_and_one_that_includes_it_does_not()
 
 #[tokio::test]
 async fn a_connection_that_said_goaway_gets_no_more_calls() {
-    let url = http2_provider(|mut connection, _| async move {
+    // It lives on for the answer that is still coming, which is when it could be taken for a good one.
+    let url = http2_provider(|mut connection, n| async move {
         let (_, mut respond) = connection.accept().await.unwrap().unwrap();
-        respond.send_response(Response::new(()), true).unwrap();
-        connection.graceful_shutdown();
+        if n == 0 {
+            connection.graceful_shutdown();
+        }
+        let mut body = respond.send_response(Response::new(()), false).unwrap();
+        body.send_data(Bytes::from("more"), false).unwrap();
         while let Some(Ok((_, mut respond))) = connection.accept().await {
             respond.send_response(Response::builder().status(500).body(()).unwrap(), true).unwrap();
         }
+        drop(body);
     })
     .await;
     let gateway = before_http2(&url).await;
     let mut agent = agent(gateway.address).await;
-    for _ in 0..3 {
-        let response = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-    }
+    let mut first = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
+    first.body_mut().frame().await.unwrap().unwrap();
+    let second = agent.send_request(request("GET", "/p/x", no_body())).await.unwrap();
+    assert_eq!(second.status(), StatusCode::OK);
+    let reused: Vec<_> = gateway.proxy.sends.lock().unwrap().iter().map(|s| s.as_ref().unwrap().0).collect();
+    assert_eq!(reused, [false, false]);
 }
 
 /// A TLS provider that answers over the protocols it offers. Gives its address, its root and what it was asked for by name.

@@ -179,7 +179,10 @@ impl Gateway {
     pub(crate) async fn once(&self, request: impl AsRef<[u8]>) -> String {
         let mut agent = Raw::connect(self.address).await;
         agent.write(request).await;
-        String::from_utf8_lossy(&agent.rest().await).into_owned()
+        let mut all = Vec::new();
+        let read = timeout(PATIENCE, agent.stream.read_to_end(&mut all)).await.expect("an end within patience");
+        read.expect("the connection is closed, not reset, so that no answer is lost");
+        String::from_utf8_lossy(&all).into_owned()
     }
 }
 
@@ -187,6 +190,7 @@ impl Gateway {
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     timeout(PATIENCE, async {
         while !is_so() {
+            // sleep: the condition is another task's, with no one to tell of it
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
