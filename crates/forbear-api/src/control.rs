@@ -35,7 +35,8 @@ pub struct ScopeRow {
     /// The least that any window has left, as last told.
     pub remaining: Option<u64>,
     pub reset_after_seconds: Option<u64>,
-    /// Where the boundary was read: `retry_after`, `rate_limit`, … or `uncertain_boundary`; null when open.
+    /// Where the boundary was read: `retry_after`, `rate_limit`, …, `malformed` where it could not be read, or
+    /// `uncertain_boundary` where nothing was said; null when open.
     pub source: Option<String>,
     pub in_flight: u32,
     /// Actions that wait in this scope.

@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::input::{Input, Settings};
 use crate::register::{Scope, WaitReason};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Wall};
 
 /// Why the core wants to be called at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +34,8 @@ pub struct Coordinator {
     pub(crate) gate: Gate,
     pub(crate) durable: Durable,
     pub(crate) scopes: BTreeMap<ScopeId, Scope>,
+    /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
+    pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
     pub(crate) live: BTreeMap<ActionId, Live>,
     /// When each waiting action gives up.
     pub(crate) expiries: BTreeSet<(Mono, ActionId)>,
@@ -43,6 +45,8 @@ pub struct Coordinator {
     pub(crate) order: u64,
     pub(crate) draining: bool,
     pub(crate) store_full: bool,
+    /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
+    ahead_ms: i64,
 }
 
 impl Coordinator {
@@ -55,6 +59,7 @@ impl Coordinator {
             gate: Gate::resume(durable.seq),
             durable,
             scopes: BTreeMap::new(),
+            closed_at_start: BTreeMap::new(),
             live: BTreeMap::new(),
             expiries: BTreeSet::new(),
             looks: BTreeSet::new(),
@@ -62,6 +67,7 @@ impl Coordinator {
             order: 0,
             draining: false,
             store_full: false,
+            ahead_ms: i64::MIN,
         };
         this.use_settings(settings);
         this
@@ -71,8 +77,11 @@ impl Coordinator {
     /// action) changes nothing.
     pub fn handle(&mut self, now: Now, input: Input) -> Commands {
         let mut out = Commands::new();
+        self.ahead_ms = self.ahead_ms.max(ahead_ms(now));
         // A timer may be late: whoever gives up before now does so before anything else is decided.
-        self.give_up_due(now, &mut out);
+        if !matches!(input, Input::AppendFailed { .. }) {
+            self.give_up_due(now, &mut out);
+        }
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
             Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),
@@ -184,10 +193,19 @@ impl Coordinator {
         seq
     }
 
+    /// The wall clock as if it had never been stepped back in this process: what ages by it never grows younger.
+    pub(crate) fn latest_wall(&self, now: Now) -> Wall {
+        Wall(now.wall.0.saturating_add(self.ahead_ms.saturating_sub(ahead_ms(now)).max(0)))
+    }
+
     fn use_settings(&mut self, settings: Arc<Settings>) {
         self.policy = settings.digest.to_string()[..16].to_owned();
         self.settings = settings;
     }
+}
+
+fn ahead_ms(now: Now) -> i64 {
+    now.wall.0.saturating_sub((now.mono.0 / 1_000_000).cast_signed())
 }
 
 /// How an event reaches the disk.

@@ -61,6 +61,7 @@ pub struct OpenAction {
     /// The worst that the attempts so far leave open.
     pub effect: Effect,
     pub attempts: Vec<AttemptRecord>,
+    pub first_seq: Seq,
     pub last_seq: Seq,
     /// A charged retry that has not left yet.
     pub charged: Option<Charge>,
@@ -100,6 +101,9 @@ pub struct ScopeRecord {
     pub retry_not_before: Option<Wall>,
     pub boundary: Option<Boundary>,
     pub windows: Vec<Window>,
+    /// What stood where a boundary should, and could not be read.
+    #[serde(default)]
+    pub malformed: Vec<String>,
     pub updated_at: Wall,
     /// When each retry of the last minute was charged.
     pub retries: VecDeque<Wall>,
@@ -137,6 +141,7 @@ impl Durable {
                 record.retry_not_before = update.retry_not_before;
                 record.boundary.clone_from(&update.boundary);
                 record.windows.clone_from(&update.windows);
+                record.malformed.clone_from(&update.malformed);
                 record.updated_at = event.at;
                 self.bound_scopes(event.at);
             }
@@ -163,6 +168,7 @@ impl Durable {
             phase: Phase::Planned,
             effect: Effect::NotApplied,
             attempts: Vec::new(),
+            first_seq: event.seq,
             last_seq: event.seq,
             charged: None,
         };
@@ -239,24 +245,31 @@ impl Durable {
         }
     }
 
-    /// The open action whose effect is unknown and whose content a new write of the same credential repeats.
-    #[must_use]
-    pub fn unknown_twin(&self, scope: &ScopeId, route: &Route, digest: Digest) -> Option<(ActionId, &OpenAction)> {
-        let twins = self.unknown.get(&digest)?.iter().filter_map(|id| Some((*id, self.open.get(id)?)));
-        let mut twins = twins;
-        twins.rfind(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
+    /// The open actions whose effect is unknown and whose content a new write of the same credential repeats, the
+    /// oldest first.
+    pub fn unknown_twins<'a>(
+        &'a self,
+        scope: &'a ScopeId,
+        route: &'a Route,
+        digest: Digest,
+    ) -> impl Iterator<Item = (ActionId, &'a OpenAction)> {
+        let ids = self.unknown.get(&digest).into_iter().flatten();
+        let twins = ids.filter_map(|id| Some((*id, self.open.get(id)?)));
+        twins.filter(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
     }
 
-    /// The first event that an open action still needs.
+    /// The first event that an open action still needs; the next one where none is open.
     #[must_use]
-    pub fn oldest_open_at(&self) -> Option<Wall> {
-        self.open.values().map(|o| o.requested_at).min()
+    pub fn oldest_needed(&self) -> Seq {
+        let open = self.open.values().map(|o| o.first_seq).min();
+        open.unwrap_or(Seq(self.seq.0 + 1))
     }
 
     fn bound_scopes(&mut self, now: Wall) {
         if self.scopes.len() > SCOPES_MAX {
             // A scope that is still closed is kept: forgetting a boundary would send into it.
-            self.scopes.retain(|_, r| r.retry_not_before.is_some_and(|b| b > now) || !r.retries.is_empty());
+            let recent = |r: &ScopeRecord| r.retries.back().is_some_and(|at| is_recent(*at, now));
+            self.scopes.retain(|_, r| r.retry_not_before.is_some_and(|b| b > now) || recent(r));
         }
     }
 }

@@ -151,6 +151,9 @@ pub struct ScopeUpdated {
     pub boundary: Option<Boundary>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub windows: Vec<Window>,
+    /// What stood where a boundary should, and could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub malformed: Vec<String>,
     pub reason: String,
 }
 

@@ -25,6 +25,11 @@ impl Coordinator {
     ) -> (Self, Commands) {
         let mut this = Self::new(settings, seed, replay(snapshot, tail));
         let mut out = Commands::new();
+        let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
+            let until = record.retry_not_before.filter(|until| *until > now.wall)?;
+            Some((scope.clone(), now.mono_at(until)))
+        });
+        this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);
         (this, out)
     }
@@ -53,7 +58,12 @@ impl Coordinator {
             self.emit(at, fact.action, fact.fact, Write::Ahead, &mut out);
         }
         for live in self.live.values_mut() {
-            live.recorded = self.durable.open.contains_key(&live.request.action);
+            let open = self.durable.open.get(&live.request.action);
+            live.recorded = open.is_some();
+            if open.is_none_or(|o| o.charged.is_none()) {
+                // The charge went with its event: there is nothing to give back.
+                live.charged_wait_ms = None;
+            }
         }
         self.settle_orphans(now, &mut out);
         out

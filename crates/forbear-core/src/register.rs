@@ -49,6 +49,8 @@ pub struct Scope {
     waiting: BTreeSet<Place>,
     /// Nothing is sent before this instant.
     closed_until: Option<Mono>,
+    /// The provider's own word on that instant; where it is earlier or missing, `closed_until` is our backoff.
+    told_until: Option<Mono>,
     /// The scope opened after a boundary and its line has not run dry since.
     recovering: bool,
     next_release: Mono,
@@ -76,6 +78,7 @@ impl Scope {
             in_flight: 0,
             waiting: BTreeSet::new(),
             closed_until: None,
+            told_until: None,
             recovering: false,
             next_release: Mono(0),
             releases: 0,
@@ -93,8 +96,12 @@ impl Scope {
         self.in_flight == 0 && self.waiting.is_empty() && self.closed_until.is_none_or(|c| c <= now)
     }
 
-    /// Closes the scope until `until`, or longer if it already is.
-    pub fn close(&mut self, until: Mono) {
+    /// Closes the scope until `until`, or longer if it already is. `by` is [`WaitReason::Boundary`] where the provider
+    /// named the instant.
+    pub fn close(&mut self, until: Mono, by: WaitReason) {
+        if by == WaitReason::Boundary {
+            self.told_until = self.told_until.max(Some(until));
+        }
         self.closed_until = Some(self.closed_until.map_or(until, |c| c.max(until)));
         self.recovering = true;
     }
@@ -104,11 +111,23 @@ impl Scope {
         self.closed_until.filter(|c| *c > now)
     }
 
+    /// The provider's boundary, where it named one that still stands.
+    #[must_use]
+    pub fn told_until(&self, now: Mono) -> Option<Mono> {
+        self.told_until.filter(|told| *told > now)
+    }
+
+    /// Whose word keeps the scope closed: the provider's, or our own where it named no boundary.
+    #[must_use]
+    pub fn closed_by(&self) -> WaitReason {
+        if self.told_until == self.closed_until { WaitReason::Boundary } else { WaitReason::Backoff }
+    }
+
     /// Whether a call that is due may leave, apart from those in line before it.
     #[must_use]
     pub fn turn(&self, now: Mono) -> Turn {
         if let Some(until) = self.closed_until(now) {
-            return Turn::At(until, WaitReason::Boundary);
+            return Turn::At(until, self.closed_by());
         }
         if self.in_flight >= self.limits.max_concurrent_requests {
             return Turn::WhenFree;
@@ -205,17 +224,31 @@ mod tests {
     #[test]
     fn a_boundary_only_moves_later_and_no_one_passes_it() {
         let mut scope = Scope::new(LIMITS);
-        scope.close(at(60_000));
-        scope.close(at(1_000));
+        scope.close(at(60_000), WaitReason::Boundary);
+        scope.close(at(1_000), WaitReason::Boundary);
         scope.wait(place(0, 1));
         assert_eq!(scope.release(at(59_999), |_, _| 0), None);
         assert_eq!(scope.release(at(60_000), |_, _| 0).map(|p| p.order), Some(1));
     }
 
     #[test]
+    fn our_own_backoff_is_never_told_as_the_providers_boundary() {
+        let mut scope = Scope::new(LIMITS);
+        scope.close(at(1_000), WaitReason::Boundary);
+        scope.close(at(2_000), WaitReason::Backoff);
+        assert_eq!(
+            (scope.turn(at(0)), scope.told_until(at(0))),
+            (Turn::At(at(2_000), WaitReason::Backoff), Some(at(1_000)))
+        );
+        scope.close(at(3_000), WaitReason::Boundary);
+        scope.close(at(2_500), WaitReason::Backoff);
+        assert_eq!(scope.turn(at(0)), Turn::At(at(3_000), WaitReason::Boundary));
+    }
+
+    #[test]
     fn waiters_leave_in_order_and_apart() {
         let mut scope = Scope::new(LIMITS);
-        scope.close(at(10));
+        scope.close(at(10), WaitReason::Boundary);
         for order in [3, 1, 2] {
             scope.wait(place(0, order));
         }

@@ -17,7 +17,8 @@ pub struct ScopeView {
     /// The least that any window has left, as last told.
     pub remaining: Option<u64>,
     pub reset_after_seconds: Option<u64>,
-    /// Where the boundary was read: `retry_after`, `rate_limit`, ... or `uncertain_boundary`.
+    /// Where the boundary was read: `retry_after`, `rate_limit`, ...; `malformed` where what was sent could not be read,
+    /// `uncertain_boundary` where nothing was said. Then the instant is our own backoff.
     pub source: Option<String>,
     pub raw: Option<String>,
     pub in_flight: u32,
@@ -55,9 +56,11 @@ impl Coordinator {
         let stored = record.and_then(|r| r.retry_not_before).filter(|at| *at > now.wall);
         let next_allowed_at = scope.map_or(stored, |s| closed_wall(s, now));
         let boundary = record.and_then(|r| r.boundary.as_ref()).filter(|_| next_allowed_at.is_some());
-        let source = next_allowed_at.map(|_| match boundary {
-            Some(b) => b.source.as_str().to_owned(),
-            None => "uncertain_boundary".to_owned(),
+        let malformed = record.and_then(|r| r.malformed.first()).filter(|_| next_allowed_at.is_some());
+        let source = next_allowed_at.map(|_| match (boundary, malformed) {
+            (Some(b), _) => b.source.as_str().to_owned(),
+            (None, Some(_)) => "malformed".to_owned(),
+            (None, None) => "uncertain_boundary".to_owned(),
         });
         let windows = scope.map(|s| s.windows.clone()).filter(|w| !w.is_empty());
         let windows = windows.or_else(|| record.map(|r| r.windows.clone())).unwrap_or_default();
@@ -67,7 +70,7 @@ impl Coordinator {
             remaining: windows.iter().filter_map(|w| w.remaining).min(),
             reset_after_seconds: next_allowed_at.map(|at| now.wall.ms_until(at).div_ceil(1_000)),
             source,
-            raw: boundary.map(|b| b.raw.clone()),
+            raw: boundary.map(|b| b.raw.clone()).or_else(|| malformed.cloned()),
             in_flight: scope.map_or(0, |s| s.in_flight),
             delayed: scope.map_or(0, |s| u32::try_from(s.delayed()).unwrap_or(u32::MAX)),
             limits: scope.map(|s| s.limits),

@@ -12,6 +12,7 @@
 mod agent;
 mod crash;
 mod crowd;
+mod expected;
 mod gateway;
 mod lost_answer;
 mod measure;
@@ -60,12 +61,15 @@ pub async fn run(options: &DrillOptions, done: impl Fn(&Step)) -> Result<DrillRe
         steps
     };
     let policy = &options.policy;
-    let quota = async { told(shared_quota::run(&shared.quota, &gateway, policy).await) };
-    let ledger =
-        async { told(vec![bounded(lost_answer::NAME, lost_answer::run(&shared.ledger, &gateway, policy)).await]) };
-    let limits = async { told(vec![bounded(told::NAME, told::run(&shared, &gateway, policy)).await]) };
+    // On the heap: together they are larger than a stack should bear.
+    let quota = Box::pin(async { told(shared_quota::run(&shared.quota, &gateway, policy).await) });
+    let ledger = bounded(lost_answer::NAME, lost_answer::run(&shared.ledger, &gateway, policy));
+    let ledger = Box::pin(async { told(vec![ledger.await]) });
+    let limits = bounded(told::NAME, told::run(&shared, &gateway, policy));
+    let limits = Box::pin(async { told(vec![limits.await]) });
     let crash_dir = dir.path().join("killed");
-    let crash = async { told(vec![bounded(crash::NAME, crash::run(&options.program, &crash_dir, policy)).await]) };
+    let crash = bounded(crash::NAME, crash::run(&options.program, &crash_dir, policy));
+    let crash = Box::pin(async { told(vec![crash.await]) });
     let (quota, ledger, limits, crash) = tokio::join!(quota, ledger, limits, crash);
     let steps: Vec<Step> = [quota, ledger, limits, crash].concat();
     gateway.kill().await;
@@ -73,6 +77,7 @@ pub async fn run(options: &DrillOptions, done: impl Fn(&Step)) -> Result<DrillRe
 }
 
 async fn bounded(name: &'static str, step: impl Future<Output = Step>) -> Step {
+    let step = Box::pin(step);
     match tokio::time::timeout(STEP_TIME_MAX, step).await {
         Ok(step) => step,
         Err(_) => Step::unmeasured(name, format!("it took longer than {} s", STEP_TIME_MAX.as_secs())),

@@ -22,7 +22,7 @@ use crate::control::ControlToken;
 use crate::gateway::{BadProvider, Gateway, Held, Table};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
-use crate::http::pool::Pool;
+use crate::http::pool::{Keep, Pool};
 use crate::http::serve as listener;
 use crate::keys::{KeyError, Keys};
 use crate::shard::Shard;
@@ -129,10 +129,15 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let _ = cell.set(Arc::downgrade(&shard));
     shard.connect(store, commands);
 
+    let keep = Keep {
+        idle: Duration::from_millis(settings.upstream.idle_timeout_ms),
+        age: Duration::from_secs(settings.upstream.age_seconds),
+        idle_connections_max: usize::try_from(settings.upstream.idle_connections_max).unwrap_or(usize::MAX),
+    };
     let gateway = Arc::new(Gateway {
         shard: Arc::clone(&shard),
         table,
-        pool: Pool::new(tls),
+        pool: Pool::keeping(tls, keep),
         keys,
         log_id,
         limits: BodyLimits {

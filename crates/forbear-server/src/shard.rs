@@ -27,6 +27,8 @@ use crate::mailbox::Mailbox;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
 const SNAPSHOT_EVERY_EVENTS: u64 = 20_000;
+/// How often days beyond the retention are looked for.
+const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
 /// How long a frozen shard waits before it tries the store again.
 const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -90,6 +92,7 @@ impl Shard {
             tokio::spawn(Arc::clone(self).run_timer()).abort_handle(),
             tokio::spawn(Arc::clone(self).run_thaw()).abort_handle(),
             tokio::spawn(Arc::clone(self).run_snapshots()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_retention()).abort_handle(),
         ];
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
     }
@@ -332,6 +335,31 @@ impl Shard {
             });
             if let Err(error) = done.await {
                 tracing::error!(%error, "a snapshot broke off");
+            }
+        }
+    }
+
+    /// Old days go, soon after the start and then every so often.
+    async fn run_retention(self: Arc<Self>) {
+        let mut due = tokio::time::interval(RETAIN_EVERY);
+        loop {
+            due.tick().await;
+            let this = Arc::clone(&self);
+            let done = tokio::task::spawn_blocking(move || {
+                let Some(store) = this.store.get() else { return };
+                // What is deleted must be in a snapshot first.
+                this.save_snapshot(store);
+                let needed = this.lock().core.durable_state().oldest_needed();
+                match store.retain(this.clock.now().wall, needed) {
+                    Ok(retained) if retained.rows > 0 => {
+                        tracing::info!(rows = retained.rows, actions = retained.actions, "old days were deleted");
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "old days could not be deleted"),
+                }
+            });
+            if let Err(error) = done.await {
+                tracing::error!(%error, "deleting old days broke off");
             }
         }
     }

@@ -17,16 +17,16 @@ Exit codes:
 /// The one owner of retries between AI agents and the HTTP APIs they call.
 #[derive(Debug, Parser)]
 #[command(name = "forbear", version, after_help = EXIT_CODES, max_term_width = 80)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// One JSON document (or one a line) to stdout; errors as JSON to stderr
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the server; no configuration is needed
     Serve(Serve),
     /// Watch three agents share one quota, against a fake provider
@@ -60,23 +60,23 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// A configuration file; without one the defaults hold
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Where agents connect
     #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Where the journal and the keys are
     #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// How the log on stderr is written
     #[arg(long, value_name = "FORMAT")]
-    pub log: Option<Log>,
+    pub(crate) log: Option<Log>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Log {
+pub(crate) enum Log {
     /// Lines for people
     Text,
     /// One JSON object a line
@@ -84,21 +84,21 @@ pub enum Log {
 }
 
 #[derive(Debug, Args)]
-pub struct Demo {
+pub(crate) struct Demo {
     /// Shorter waits
     #[arg(long)]
-    pub fast: bool,
+    pub(crate) fast: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Drill {
+pub(crate) struct Drill {
     /// Drill this configuration's policy instead of the default one
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Lab {
+pub(crate) enum Lab {
     /// Run the fake provider alone; its arrivals go to stdout as NDJSON
     Provider(LabProvider),
     /// Drive the core through simulated faults, one schedule a seed
@@ -106,32 +106,32 @@ pub enum Lab {
 }
 
 #[derive(Debug, Args)]
-pub struct LabProvider {
+pub(crate) struct LabProvider {
     /// What it answers and how it misbehaves; see docs/lab-provider.md
     #[arg(long, value_name = "FILE")]
-    pub scenario: PathBuf,
+    pub(crate) scenario: PathBuf,
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Speak TLS with a certificate made for the occasion
     #[arg(long)]
-    pub tls: bool,
+    pub(crate) tls: bool,
     /// With --tls: where to write the certificate that clients must trust
     #[arg(long, value_name = "FILE", requires = "tls")]
-    pub ca_pem: Option<PathBuf>,
+    pub(crate) ca_pem: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct Sim {
+pub(crate) struct Sim {
     /// How many schedules
     #[arg(long, default_value_t = 1_000)]
-    pub seeds: u64,
+    pub(crate) seeds: u64,
     /// The first one; with `--seeds 1` that one alone
     #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Config {
+pub(crate) enum Config {
     /// Every key with its default and why
     Default,
     /// Whether a file is right; names every fault with its line
@@ -144,44 +144,44 @@ pub enum Config {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Server {
+pub(crate) struct Server {
     /// Where the server is
     #[arg(long, value_name = "URL", env = "FORBEAR_SERVER", default_value = DEFAULT_SERVER)]
-    pub server: String,
+    pub(crate) server: String,
     /// Its data directory, where its token is (or set FORBEAR_TOKEN)
     #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Its configuration file, where that names the data directory
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct Actions {
+pub(crate) struct Actions {
     /// Only of this task
     #[arg(long)]
-    pub task: Option<String>,
+    pub(crate) task: Option<String>,
     /// Only of this run
     #[arg(long)]
-    pub run: Option<String>,
+    pub(crate) run: Option<String>,
     /// Only with this outcome
     #[arg(long)]
-    pub outcome: Option<String>,
+    pub(crate) outcome: Option<String>,
     /// Only those without a terminal outcome
     #[arg(long)]
-    pub open: bool,
+    pub(crate) open: bool,
     /// So many at most
     #[arg(long, value_name = "N", default_value_t = forbear_api::control::PAGE_DEFAULT)]
-    pub limit: u32,
+    pub(crate) limit: u32,
     /// Only those that began before this action
     #[arg(long, value_name = "ID")]
-    pub before: Option<String>,
+    pub(crate) before: Option<String>,
     #[command(flatten)]
-    pub server: Server,
+    pub(crate) server: Server,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Task {
+pub(crate) enum Task {
     /// End a task's waiting calls for good; writes on the wire are followed to their end
     Cancel {
         /// The task, as the agent names it in `Forbear-Task`

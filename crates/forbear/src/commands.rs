@@ -1,13 +1,13 @@
 //! One module a command.
 
-pub mod action;
-pub mod actions;
-pub mod config;
-pub mod demo;
-pub mod drill;
-pub mod lab;
-pub mod own;
-pub mod scopes;
-pub mod serve;
+pub(crate) mod action;
+pub(crate) mod actions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod drill;
+pub(crate) mod lab;
+pub(crate) mod own;
+pub(crate) mod scopes;
+pub(crate) mod serve;
 mod server;
-pub mod task;
+pub(crate) mod task;

@@ -9,11 +9,11 @@ use forbear_server::config::ConfigErrors;
 use forbear_server::serve::StartError;
 use serde_json::{Value, json};
 
-use crate::output::Output;
+use crate::output::{Output, wrapped};
 
 /// The exit codes, as the help lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     Done = 0,
     Failed = 1,
     Usage = 2,
@@ -29,7 +29,7 @@ impl From<Exit> for ExitCode {
 
 /// A command that could not do what was asked.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     exit: Exit,
     code: Option<String>,
     happened: String,
@@ -51,7 +51,7 @@ impl Failure {
     }
 
     /// Says it on stderr.
-    pub fn report(self, output: Output) -> Exit {
+    pub(crate) fn report(self, output: Output) -> Exit {
         if output.json() {
             output.error_line(&self.json().to_string());
         } else {
@@ -65,9 +65,10 @@ impl Failure {
             output.error_line(faults.render(output.error_is_terminal()).trim_end());
         }
         let code = self.code.as_ref().map(|c| format!(" {c}")).unwrap_or_default();
-        output.error_line(&format!("{}error{code}:{} {}", output.bad(), output.plain(), self.happened));
+        let text = wrapped(&format!("error{code}: {}", self.happened), "  ");
+        output.error_line(&format!("{}error{}{}", output.bad(), output.plain(), text.trim_start_matches("error")));
         if let Some(to_do) = &self.to_do {
-            output.error_line(&format!("  {to_do}"));
+            output.error_line(&wrapped(&format!("  {to_do}"), "  "));
         }
     }
 
@@ -140,7 +141,7 @@ fn start(error: &StartError) -> Failure {
 }
 
 /// Wrong usage, help and version, as clap says them; as JSON where that was asked for.
-pub fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|a| a == "--json");
     if error.use_stderr() && json {
         let text = error.to_string();

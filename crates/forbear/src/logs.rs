@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 const FILTER: &str = "FORBEAR_LOG";
 const USUAL: &str = "info";
 
-pub fn start(format: LogFormat) {
+pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(USUAL));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {

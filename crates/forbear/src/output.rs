@@ -7,26 +7,26 @@ use comfy_table::{Cell, ContentArrangement, Table};
 use serde::Serialize;
 
 /// What everything fits in.
-pub const COLUMNS: u16 = 80;
+pub(crate) const COLUMNS: u16 = 80;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Output {
+pub(crate) struct Output {
     json: bool,
 }
 
 impl Output {
     #[must_use]
-    pub const fn new(json: bool) -> Self {
+    pub(crate) const fn new(json: bool) -> Self {
         Self { json }
     }
 
     #[must_use]
-    pub const fn json(self) -> bool {
+    pub(crate) const fn json(self) -> bool {
         self.json
     }
 
     /// A line to stdout. A reader that has gone (`| head`) ends the program quietly.
-    pub fn line(self, text: &str) {
+    pub(crate) fn line(self, text: &str) {
         let mut out = anstream::stdout().lock();
         if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
@@ -34,7 +34,7 @@ impl Output {
     }
 
     /// One JSON document, readable on a terminal and on one line elsewhere.
-    pub fn document(self, value: &impl Serialize) -> anyhow::Result<()> {
+    pub(crate) fn document(self, value: &impl Serialize) -> anyhow::Result<()> {
         let terminal = std::io::stdout().is_terminal();
         let text = if terminal { serde_json::to_string_pretty(value)? } else { serde_json::to_string(value)? };
         self.line(&text);
@@ -42,41 +42,41 @@ impl Output {
     }
 
     /// A line to stderr.
-    pub fn error_line(self, text: &str) {
+    pub(crate) fn error_line(self, text: &str) {
         // Where stderr is closed nobody listens.
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     }
 
     #[must_use]
-    pub fn error_is_terminal(self) -> bool {
+    pub(crate) fn error_is_terminal(self) -> bool {
         std::io::stderr().is_terminal()
     }
 
-    pub fn good(self) -> Style {
+    pub(crate) fn good(self) -> Style {
         AnsiColor::Green.on_default().bold()
     }
 
-    pub fn bad(self) -> Style {
+    pub(crate) fn bad(self) -> Style {
         AnsiColor::Red.on_default().bold()
     }
 
-    pub fn dim(self) -> Style {
+    pub(crate) fn dim(self) -> Style {
         Style::new().dimmed()
     }
 
-    pub fn strong(self) -> Style {
+    pub(crate) fn strong(self) -> Style {
         Style::new().bold()
     }
 
     /// Ends a style.
-    pub fn plain(self) -> anstyle::Reset {
+    pub(crate) fn plain(self) -> anstyle::Reset {
         anstyle::Reset
     }
 }
 
 /// A table without lines, in 80 columns.
 #[must_use]
-pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
@@ -89,23 +89,28 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.lines().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a text at spaces into lines of 80 columns; those after the first begin with `indent`.
+/// Breaks a text at spaces into lines of 80 columns; those after the first begin with `indent`. Spaces that the text
+/// begins with stay.
 #[must_use]
-pub fn wrapped(text: &str, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let width = usize::from(COLUMNS);
+    let words = text.trim_start_matches(' ');
     let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let begun = !line.trim().is_empty();
-        if begun && line.chars().count() + 1 + word.chars().count() > width {
+    let mut line = " ".repeat(text.len() - words.len());
+    let mut columns = line.len();
+    let mut begun = false;
+    for word in words.split(' ') {
+        let word_columns = word.chars().count();
+        if begun && columns + 1 + word_columns > width {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
-            line.push_str(word);
-        } else {
-            if begun || !line.is_empty() && line != *indent {
-                line.push(' ');
-            }
-            line.push_str(word);
+            columns = indent.chars().count();
+        } else if begun {
+            line.push(' ');
+            columns += 1;
         }
+        line.push_str(word);
+        columns += word_columns;
+        begun = true;
     }
     lines.push(line);
     lines.join("\n")
@@ -113,7 +118,7 @@ pub fn wrapped(text: &str, indent: &str) -> String {
 
 /// A span of time as people say it.
 #[must_use]
-pub fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
         1_000..120_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
@@ -143,6 +148,7 @@ mod tests {
         let word = "x".repeat(100);
         assert_eq!(wrapped(&word, "  "), word);
         assert_eq!(wrapped(&format!("a {word} b"), "  "), format!("a\n  {word}\n  b"));
+        assert_eq!(wrapped("    a  b", "  "), "    a  b");
     }
 
     #[test]

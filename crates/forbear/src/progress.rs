@@ -9,7 +9,7 @@ use crate::output::Output;
 const TICK: Duration = Duration::from_millis(120);
 
 /// Something of unknown length.
-pub fn spinner(output: Output, what: &str) -> ProgressBar {
+pub(crate) fn spinner(output: Output, what: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, target(output));
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
         bar.set_style(style);
@@ -20,7 +20,7 @@ pub fn spinner(output: Output, what: &str) -> ProgressBar {
 }
 
 /// Something with a known length.
-pub fn bar(output: Output, length: u64) -> ProgressBar {
+pub(crate) fn bar(output: Output, length: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), target(output));
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} ({eta} left)") {
         bar.set_style(style);

@@ -1,6 +1,6 @@
 //! A call comes in: is it one we know, may it be sent at all, now, or when?
 
-use crate::action::live::{Live, Stage};
+use crate::action::live::{Live, Stage, honoured_ms};
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{ActionRequested, Fact, Outcome};
@@ -17,7 +17,7 @@ impl Coordinator {
             return;
         }
         let deadline = now.mono_at(request.deadline);
-        let live = Live::new(request, now.mono, deadline, Stage::InFlight(crate::ids::AttemptNo(0)));
+        let mut live = Live::new(request, now.mono, deadline, Stage::InFlight(crate::ids::AttemptNo(0)));
         let request = &live.request;
         if self.draining {
             return self.refuse(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
@@ -25,9 +25,16 @@ impl Coordinator {
         if self.durable.cancelled.contains_key(&request.task) {
             return self.refuse(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
         }
-        if let Some(twin) = self.open_twin(request, now) {
-            return self.refuse_repeat(now, live, twin, out);
+        match self.open_twin(request, now) {
+            Twin::None => {}
+            Twin::Refused(open) => return self.refuse_repeat(now, live, open, out),
+            Twin::Honoured { age_ms } => {
+                // The provider counts from the first use of the key, which was not this call's.
+                live.repeats_unknown = true;
+                live.key_age_ms = age_ms;
+            }
         }
+        let request = &live.request;
         if must_be_durable(request) {
             if self.gate.frozen().is_some() {
                 let why = "the journal cannot be written, so no write is sent; see /-/ready";
@@ -82,29 +89,40 @@ impl Coordinator {
         }
         self.record_if_due(now, &mut live, out);
         let due = match reason {
-            WaitReason::Boundary => due.plus_ms(self.jitter_ms(live.request.action, 1)),
+            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(live.request.action, 1)),
             _ => due,
         };
-        let expires = queue_end.min(live.deadline);
+        let expires = live.last_instant(queue_end);
         self.wait(now, live, due, expires, reason, out);
     }
 
     /// The open write that this one would repeat, if it brings nothing that keeps it from acting twice.
-    fn open_twin(&self, request: &Request, now: Now) -> Option<ActionId> {
-        if !request.rank.writes() || request.body_pending {
-            return None;
-        }
-        let (id, open) = self.durable.unknown_twin(&request.scope, &request.route, request.content_digest?)?;
+    fn open_twin(&self, request: &Request, now: Now) -> Twin {
+        let Some(digest) = request.content_digest.filter(|_| request.rank.writes() && !request.body_pending) else {
+            return Twin::None;
+        };
         let key = request.key.as_ref().filter(|k| k.origin != crate::event::KeyOrigin::Made);
-        let open_key = open.requested.key.as_ref();
-        let other_key = key.is_some_and(|k| open_key.is_none_or(|o| o.value != k.value));
-        let other_reference =
-            request.reference.as_deref().is_some_and(|r| open.requested.reference.as_deref() != Some(r));
-        // The same key again, and the provider honours it: a resend cannot act twice.
-        let honoured = key.is_some_and(|k| {
-            k.retention_seconds.is_some_and(|s| open.requested_at.ms_until(now.wall) < s.saturating_mul(900))
-        });
-        if other_key || other_reference || honoured { None } else { Some(id) }
+        let mut found = Twin::None;
+        for (id, open) in self.durable.unknown_twins(&request.scope, &request.route, digest) {
+            let open_key = open.requested.key.as_ref();
+            let same_key = key.is_some_and(|k| open_key.is_some_and(|o| o.value == k.value));
+            let other_reference =
+                request.reference.as_deref().is_some_and(|r| open.requested.reference.as_deref() != Some(r));
+            if !same_key && (key.is_some() || other_reference) {
+                continue;
+            }
+            // The same key again, and the provider honours it: a resend cannot act twice.
+            let age_ms = open.requested_at.ms_until(self.latest_wall(now));
+            let retention = key.filter(|_| same_key).and_then(|k| k.retention_seconds);
+            if retention.is_none_or(|s| age_ms >= honoured_ms(s)) {
+                return Twin::Refused(id);
+            }
+            // The oldest comes first, and with it the greatest age.
+            if matches!(found, Twin::None) {
+                found = Twin::Honoured { age_ms };
+            }
+        }
+        found
     }
 
     /// Intent first: a write is in the journal before it waits or leaves.
@@ -141,14 +159,12 @@ impl Coordinator {
     }
 
     pub(crate) fn scope_mut(&mut self, now: Now, request: &Request) -> &mut Scope {
-        let closed = || {
-            let record = self.durable.scopes.get(&request.scope)?;
-            record.retry_not_before.filter(|until| *until > now.wall)
-        };
         if !self.scopes.contains_key(&request.scope) {
             let mut scope = Scope::new(request.limits);
-            if let Some(until) = closed() {
-                scope.close(now.mono_at(until));
+            // Known from the journal at the start; since then the monotonic clock alone counts.
+            if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
+                let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
+                scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff });
             }
             self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);
@@ -186,6 +202,13 @@ impl Coordinator {
         }
         self.pump(now, &scope, out);
     }
+}
+
+/// What an open action of unknown effect means for an equal call.
+enum Twin {
+    None,
+    Refused(ActionId),
+    Honoured { age_ms: u64 },
 }
 
 /// Its intent must be on the disk before its first byte.

@@ -21,6 +21,9 @@ pub struct Live {
     pub unsent: u32,
     /// Resends spent on attempts whose fate nobody knows.
     pub unknown_resends: u32,
+    /// The same key was used by an open action of unknown effect, so long before this one came.
+    pub repeats_unknown: bool,
+    pub key_age_ms: u64,
     pub first_refusal: Option<Mono>,
     /// `action_requested` is in the journal.
     pub recorded: bool,
@@ -29,6 +32,8 @@ pub struct Live {
     /// What the attempts so far leave open together.
     pub effect: Effect,
     pub last: Option<LastAnswer>,
+    /// What the provider said to this call alone, where it did not close the scope: not before this instant.
+    pub told_until: Option<Mono>,
     /// A retry was charged and has not left.
     pub charged_wait_ms: Option<u64>,
     pub waited_ms: u64,
@@ -65,11 +70,14 @@ impl Live {
             sends: 0,
             unsent: 0,
             unknown_resends: 0,
+            repeats_unknown: false,
+            key_age_ms: 0,
             first_refusal: None,
             recorded: false,
             last_seq: None,
             effect: Effect::NotApplied,
             last: None,
+            told_until: None,
             charged_wait_ms: None,
             waited_ms: 0,
             agent_here: true,
@@ -89,8 +97,36 @@ impl Live {
     /// The provider honours this action's key, so that a resend cannot act twice.
     #[must_use]
     pub fn key_honoured(&self, now: Mono) -> bool {
-        let retention = self.request.key.as_ref().and_then(|k| k.retention_seconds);
-        // A tenth of the retention is kept as margin: the provider's clock started before ours.
-        retention.is_some_and(|s| now.ms_since(self.came) < s.saturating_mul(900))
+        self.honoured_until().is_some_and(|until| now < until)
     }
+
+    fn honoured_until(&self) -> Option<Mono> {
+        let retention = self.request.key.as_ref()?.retention_seconds?;
+        Some(self.came.plus_ms(honoured_ms(retention).saturating_sub(self.key_age_ms)))
+    }
+
+    /// The last instant at which a send is still safe and wanted: `by_budget`, the deadline, and, where only the key
+    /// keeps it from acting twice, the end of the key.
+    #[must_use]
+    pub fn last_instant(&self, by_budget: Mono) -> Mono {
+        let end = by_budget.min(self.deadline);
+        self.key_end().map_or(end, |until| end.min(until))
+    }
+
+    /// Until when a send cannot act twice, where only the key says so.
+    #[must_use]
+    pub fn key_end(&self) -> Option<Mono> {
+        let open = self.repeats_unknown || self.effect == Effect::Unknown;
+        if !open || !self.request.rank.writes() || self.request.repeatable {
+            return None;
+        }
+        Some(self.honoured_until().unwrap_or(self.came))
+    }
+}
+
+/// How long a key is counted on: a tenth of its retention is kept as margin, for a provider's clock that started before
+/// ours.
+#[must_use]
+pub const fn honoured_ms(retention_seconds: u64) -> u64 {
+    retention_seconds.saturating_mul(900)
 }

@@ -29,7 +29,9 @@ impl Coordinator {
         let Some(mut live) = self.live.remove(&action) else { return };
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
         let next = self.judge(now, &live, &report);
-        self.close_scope(now, &live, out);
+        if report.answer.is_some() {
+            self.close_scope(now, &live, out);
+        }
         match &next {
             // Told of an open effect, the provider's refusal is the proof.
             Verdict::Relay(Outcome::Rejected) if live.request.rank.writes() => live.effect = Effect::NotApplied,
@@ -77,6 +79,9 @@ impl Coordinator {
             {
                 scope.windows.clone_from(windows);
             }
+            let floor_ms = self.settings.backoff.floor_ms;
+            let told = head.classification.boundary.as_ref().map(|b| now.mono.plus_ms(b.wait_ms.max(floor_ms)));
+            live.told_until = told.or(live.told_until);
             live.last = Some(LastAnswer { status: head.status, classification: head.classification.clone() });
         }
         if !live.recorded && straight {

@@ -51,7 +51,7 @@ impl Coordinator {
         let dispatch = Command::Dispatch(Dispatch {
             action,
             attempt,
-            send_not_after: now.mono.plus_ms(SEND_WINDOW_MS).min(live.deadline),
+            send_not_after: live.last_instant(now.mono.plus_ms(SEND_WINDOW_MS)),
             give_up_at: live.deadline,
             fresh_connection: live.request.rank == Rank::UncertainWrite,
         });
@@ -156,8 +156,10 @@ impl Coordinator {
         }
         let action = live.request.action;
         let first_refusal = *live.first_refusal.get_or_insert(now.mono);
-        let closed = self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono));
-        let (due, reason) = self.due(now, &live, closed);
+        let scope = self.scopes.get(&live.request.scope);
+        let closed = scope.and_then(|s| s.closed_until(now.mono));
+        let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
+        let (due, reason) = self.due(now, &live, closed, told);
         let wait_ms = due.ms_since(now.mono);
         let rule = &live.request.rule;
         let wait_end = first_refusal.plus_ms(rule.max_wait_seconds.saturating_mul(1_000));
@@ -167,11 +169,15 @@ impl Coordinator {
         if due >= live.deadline {
             return self.stop(now, live, Outcome::DeadlineExhausted, "the wait would pass its deadline", out);
         }
+        if live.key_end().is_some_and(|end| due >= end) {
+            let why = "the provider may have forgotten its key when the wait ends";
+            return self.stop(now, live, Outcome::BudgetExhausted, why, out);
+        }
         let attempt = AttemptNo(live.tried + 1);
         let fact = Fact::RetryScheduled {
             attempt,
             scheduled_retry_at: now.wall_at(due),
-            retry_not_before: closed.map(|c| now.wall_at(c)),
+            retry_not_before: told.map(|until| now.wall_at(until)),
             reason: format!("{why}; waits for {}", reason.as_str()),
             scope: live.request.scope.clone(),
             task: live.request.task.clone(),
@@ -181,19 +187,18 @@ impl Coordinator {
         live.charged_wait_ms = Some(wait_ms);
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
-        let expires = wait_end.min(live.deadline);
+        let expires = live.last_instant(wait_end);
         self.wait(now, live, due, expires, reason, out);
     }
 
     /// The instant of the next attempt: never before the boundary, jitter only on top.
-    fn due(&self, now: Now, live: &Live, closed: Option<Mono>) -> (Mono, WaitReason) {
+    fn due(&self, now: Now, live: &Live, closed: Option<Mono>, told: Option<Mono>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
         let floor = self.settings.backoff.floor_ms;
-        // What the provider said to this call alone, where it did not close the scope.
-        let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.wait_ms.max(floor));
-        let told = own.map(|ms| now.mono.plus_ms(ms));
-        if let Some(boundary) = closed.into_iter().chain(told).max() {
-            return (boundary.plus_ms(self.jitter_ms(action, attempt.0)), WaitReason::Boundary);
+        if let Some(opens) = closed.max(told) {
+            let reason = if told >= closed { WaitReason::Boundary } else { WaitReason::Backoff };
+            let opens = opens.max(now.mono.plus_ms(floor));
+            return (opens.plus_ms(self.jitter_ms(action, attempt.0)), reason);
         }
         let retry = live.tried.max(1);
         let wait = backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry);
@@ -204,7 +209,7 @@ impl Coordinator {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
-        if due > wait_end {
+        if due >= wait_end {
             Some("the wait is longer than max_wait_seconds of its class")
         } else if spent.retries >= task.max_retries {
             Some("its task has used max_retries")
@@ -227,7 +232,8 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let closed = self.scopes.get(&scope).and_then(|s| s.closed_until(now.mono)).unwrap_or(now.mono);
+        let closed = self.scopes.get(&scope).and_then(|s| Some((s.closed_until(now.mono)?, s.closed_by())));
+        let (closed, reason) = closed.unwrap_or((now.mono, WaitReason::Boundary));
         self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
         if let Some(s) = self.scopes.get_mut(&scope) {
             s.give_slot();
@@ -235,13 +241,13 @@ impl Coordinator {
         let start = live.first_refusal.unwrap_or(live.came);
         let rule = &live.request.rule;
         let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
-        let expires = start.plus_ms(seconds.saturating_mul(1_000)).min(live.deadline);
+        let expires = live.last_instant(start.plus_ms(seconds.saturating_mul(1_000)));
         let due = closed.plus_ms(self.jitter_ms(action, attempt.0));
         if due >= expires {
             self.give_up(now, live, out);
             return self.pump(now, &scope, out);
         }
-        self.wait(now, live, due, expires, WaitReason::Boundary, out);
+        self.wait(now, live, due, expires, reason, out);
     }
 
     /// An announced attempt did not leave.
@@ -299,7 +305,7 @@ impl Coordinator {
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
-        s.close(until);
+        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff });
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),
@@ -309,6 +315,7 @@ impl Coordinator {
             retry_not_before: Some(now.wall_at(until)),
             boundary: boundary.cloned(),
             windows: c.windows.clone(),
+            malformed: if boundary.is_none() { c.malformed.clone() } else { Vec::new() },
             reason,
         };
         self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);

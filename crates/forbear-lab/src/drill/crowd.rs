@@ -1,9 +1,10 @@
 //! A crowd on a provider that is down: ten tasks of three retries each spend no more retries than the scope allows.
 
-use forbear_core::policy::{Policy, Rank};
+use forbear_core::policy::Policy;
 
 use super::STEP_TIME_MAX;
 use super::agent::{Call, ask};
+use super::expected::Reads;
 use super::gateway::Gateway;
 use super::report::Findings;
 use super::setup::{Provided, crowd_retries_max};
@@ -30,8 +31,7 @@ pub(super) async fn run(crowd: &Provided, gateway: &Gateway, policy: &Policy, fo
     let answered = answers.iter().filter(|a| a.is_ok()).count();
     let arrivals = crowd.provider.arrivals().len();
     let allowed = crowd_retries_max(policy) as usize;
-    let each = policy.request_classes.get(Rank::Read.class()).filter(|r| r.retry_statuses.contains(&503));
-    let wanted = TASKS * each.map_or(0, |r| r.max_attempts.saturating_sub(1) as usize);
+    let wanted = TASKS * Reads::under(policy).retries(503);
     let retries = arrivals.saturating_sub(TASKS);
     found.measured("crowd_tasks", TASKS);
     found.measured("crowd_retries_wanted", wanted);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::STEP_TIME_MAX;
 use super::agent::{Answer, Call, ask};
 use super::crowd;
+use super::expected::Reads;
 use super::gateway::Gateway;
 use super::report::{Findings, Step};
 use super::setup::{Provided, Providers};
@@ -67,8 +68,8 @@ pub(super) async fn run(providers: &Providers, gateway: &Gateway, policy: &Polic
     let mut cancelled = Findings::new(NAME);
     let mut crowded = Findings::new(NAME);
     tokio::join!(
-        budget(&providers.budget, gateway, &mut found),
-        cancel(&providers.cancelled, gateway, &mut cancelled),
+        budget(&providers.budget, gateway, policy, &mut found),
+        cancel(&providers.cancelled, gateway, policy, &mut cancelled),
         crowd::run(&providers.crowd, gateway, policy, &mut crowded),
     );
     found.absorb(cancelled);
@@ -76,7 +77,7 @@ pub(super) async fn run(providers: &Providers, gateway: &Gateway, policy: &Polic
     found.conclude("each wait ended with its reason, and nothing arrived that should not")
 }
 
-async fn budget(provided: &Provided, gateway: &Gateway, found: &mut Findings) {
+async fn budget(provided: &Provided, gateway: &Gateway, policy: &Policy, found: &mut Findings) {
     let call = Call::get(&provided.target("/v1/slow"))
         .with("authorization", "Bearer drill")
         .with("forbear-task", "drill-budget");
@@ -88,6 +89,12 @@ async fn budget(provided: &Provided, gateway: &Gateway, found: &mut Findings) {
     let problem = answer.json();
     found.measured("budget_arrivals", arrivals);
     found.measured("budget_answer", problem.clone());
+    if !Reads::under(policy).handles(429) {
+        // This policy leaves a 429 to the agent: it is the provider's answer, and there is no budget to use up.
+        let outcome = answer.field("forbear-outcome");
+        found.expect(outcome == "rejected" && arrivals == 1, || format!("a 429 to pass on was told as `{outcome}`"));
+        return;
+    }
     found.expect(answer.field("forbear-outcome") == "budget_exhausted", || {
         format!("the used-up budget was told as `{}`", answer.field("forbear-outcome"))
     });
@@ -112,23 +119,36 @@ fn missing_context(answer: &Answer, problem: &Value) -> Vec<&'static str> {
     missing
 }
 
-async fn cancel(provided: &Provided, gateway: &Gateway, found: &mut Findings) {
+/// One call of the task waits for its retry, one for its turn, as far as the policy lets them; then it is cancelled.
+async fn cancel(provided: &Provided, gateway: &Gateway, policy: &Policy, found: &mut Findings) {
     let task = "drill-cancelled";
     let call = Call::get(&provided.target("/v1/wait")).with("authorization", "Bearer drill").with("forbear-task", task);
+    let reads = Reads::under(policy);
+    let retried = u64::from(reads.waits_for_a_retry(429, CANCEL_BOUNDARY_MS));
+    let in_line = u64::from(reads.waits_in_line(CANCEL_BOUNDARY_MS));
+    let second = async {
+        gateway.wait_until_closed(provided.name, SOON).await?;
+        ask(gateway.addr(), &call, STEP_TIME_MAX).await
+    };
     let cancelling = async {
-        gateway.wait_until_delayed(provided.name, 1, SOON).await?;
+        gateway.wait_until_closed(provided.name, SOON).await?;
+        gateway.wait_until_delayed(provided.name, retried + in_line, SOON).await?;
         gateway.control(Method::DELETE, &format!("/-/v1/tasks/{task}")).await
     };
-    let (answer, cancelled) = tokio::join!(ask(gateway.addr(), &call, STEP_TIME_MAX), cancelling);
+    let (first, second, cancelled) = tokio::join!(ask(gateway.addr(), &call, STEP_TIME_MAX), second, cancelling);
     if let Err(why) = cancelled {
         return found.expect(false, || format!("the task could not be cancelled while it waited: {why}"));
     }
     // Nothing can be waited for here but time: the boundary, and then some.
     tokio::time::sleep(Duration::from_millis(CANCEL_BOUNDARY_MS + CANCEL_WATCH_MS)).await;
     let arrivals = provided.provider.arrivals().len();
-    let outcome = answer.as_ref().map_or("no answer", |a| a.field("forbear-outcome"));
-    found.measured("cancelled_outcome", outcome);
+    let outcome =
+        |told: &Result<Answer, String>| told.as_ref().map_or("no answer", |a| a.field("forbear-outcome")).to_owned();
+    let outcomes = [outcome(&first), outcome(&second)];
+    let ended = outcomes.iter().filter(|o| *o == "cancelled").count() as u64;
+    found.measured("cancelled_waiting", retried + in_line);
+    found.measured("cancelled_outcomes", outcomes.to_vec());
     found.measured("cancelled_arrivals", arrivals);
-    found.expect(outcome == "cancelled", || format!("the cancelled task was told `{outcome}`"));
+    found.expect(ended == retried + in_line, || format!("the cancelled task was told {}", outcomes.join(" and ")));
     found.expect(arrivals == 1, || format!("{} calls arrived after their task was cancelled", arrivals - 1));
 }

@@ -39,8 +39,6 @@ pub struct Settings {
     pub body_bytes_max: u64,
     /// All bodies that are kept for a retry together.
     pub replay_bytes_total_max: u64,
-    /// A request's head.
-    pub header_bytes_max: u64,
     /// How long an agent may take to send a head.
     pub header_read_seconds: u64,
     /// Agents' connections at once; at the bound the listener waits.
@@ -99,7 +97,6 @@ impl Default for Settings {
             body_replay_bytes_max: 8 * MIB,
             body_bytes_max: 256 * MIB,
             replay_bytes_total_max: 256 * MIB,
-            header_bytes_max: 65_536,
             header_read_seconds: 30,
             connections_max: 4_096,
             upstream: Upstream::default(),
@@ -140,7 +137,7 @@ impl Settings {
     pub(super) fn check(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let up = &self.upstream;
-        let bounds: [(&[&str], u64, u64, u64); 14] = [
+        let bounds: [(&[&str], u64, u64, u64); 13] = [
             (&["drain_seconds"], self.drain_seconds, 0, 3_600),
             (&["retention_days"], self.retention_days, 1, 36_500),
             (&["store_bytes_max"], self.store_bytes_max, 64 * MIB, u64::MAX),
@@ -148,7 +145,6 @@ impl Settings {
             (&["body_bytes_max"], self.body_bytes_max, 1_024, u64::MAX),
             (&["replay_bytes_total_max"], self.replay_bytes_total_max, 0, u64::MAX),
             // Below 8 KiB hyper refuses to read.
-            (&["header_bytes_max"], self.header_bytes_max, 8_192, MIB),
             (&["header_read_seconds"], self.header_read_seconds, 1, 600),
             (&["connections_max"], self.connections_max, 1, 1_000_000),
             (&["upstream", "connect_timeout_ms"], up.connect_timeout_ms, 1, 600_000),

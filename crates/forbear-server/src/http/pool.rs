@@ -31,17 +31,36 @@ pub const OPEN_PER_ORIGIN_MAX: usize = 1024;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// How long connections are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// An HTTP/1.1 connection without use.
+    pub idle: Duration,
+    /// Any connection, used or not.
+    pub age: Duration,
+    /// Idle HTTP/1.1 connections to one origin.
+    pub idle_connections_max: usize,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { idle: IDLE_MAX, age: AGE_MAX, idle_connections_max: IDLE_PER_ORIGIN_MAX }
+    }
+}
+
 /// All kept connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
 struct Inner {
     tls: Arc<ClientConfig>,
+    keep: Keep,
     places: Mutex<BTreeMap<Box<str>, Arc<Place>>>,
 }
 
 /// What is kept for one origin.
 pub(super) struct Place {
+    keep: Keep,
     idle: Mutex<Vec<Http1>>,
     shared: Mutex<Vec<Http2>>,
     /// Set by the first connection that negotiated: parallel dials to such a peer would each bring a whole connection.
@@ -71,7 +90,13 @@ impl Pool {
     /// An empty pool. Must be called inside a runtime, because it sweeps what has been idle too long.
     #[must_use]
     pub fn new(tls: Arc<ClientConfig>) -> Self {
-        let inner = Arc::new(Inner { tls, places: Mutex::default() });
+        Self::keeping(tls, Keep::default())
+    }
+
+    /// As [`Pool::new`], with bounds of the caller's.
+    #[must_use]
+    pub fn keeping(tls: Arc<ClientConfig>, keep: Keep) -> Self {
+        let inner = Arc::new(Inner { tls, keep, places: Mutex::default() });
         tokio::spawn(sweep(Arc::downgrade(&inner)));
         Self(inner)
     }
@@ -82,6 +107,7 @@ impl Pool {
             return Arc::clone(place);
         }
         let place = Arc::new(Place {
+            keep: self.0.keep,
             idle: Mutex::default(),
             shared: Mutex::default(),
             is_http2: AtomicBool::new(origin.http2_prior_knowledge()),
@@ -141,7 +167,7 @@ impl Place {
     pub(super) fn take(&self, now: Instant) -> Option<Taken> {
         if self.is_http2.load(Ordering::Acquire) {
             let mut shared = locked(&self.shared);
-            shared.retain_mut(|c| c.is_usable() && now.duration_since(c.opened_at()) < AGE_MAX);
+            shared.retain_mut(|c| c.is_usable() && now.duration_since(c.opened_at()) < self.keep.age);
             let found = shared.iter().find_map(|c| c.take_slot().map(|slot| (c.clone(), slot)));
             if let Some((connection, slot)) = found {
                 return Some(Taken::Http2(connection, slot));
@@ -149,7 +175,7 @@ impl Place {
         }
         loop {
             let mut http1 = locked(&self.idle).pop()?;
-            if is_young(&http1, now) && http1.is_usable() {
+            if self.is_young(&http1, now) && http1.is_usable() {
                 return Some(Taken::Http1(Box::new(http1)));
             }
         }
@@ -158,14 +184,18 @@ impl Place {
     /// Keeps a connection whose answer has been read to its end.
     pub(super) fn give_back(&self, mut http1: Http1) {
         let now = Instant::now();
-        if now.duration_since(http1.opened_at()) >= AGE_MAX || !http1.is_usable() {
+        if now.duration_since(http1.opened_at()) >= self.keep.age || !http1.is_usable() {
             return;
         }
         http1.rest(now);
         let mut idle = locked(&self.idle);
-        if idle.len() < IDLE_PER_ORIGIN_MAX {
+        if idle.len() < self.keep.idle_connections_max {
             idle.push(http1);
         }
+    }
+
+    fn is_young(&self, http1: &Http1, now: Instant) -> bool {
+        now.duration_since(http1.idle_since()) < self.keep.idle && now.duration_since(http1.opened_at()) < self.keep.age
     }
 
     fn permit(&self) -> Option<OpenPermit> {
@@ -175,16 +205,12 @@ impl Place {
     }
 
     fn sweep(&self, now: Instant) {
-        locked(&self.idle).retain(|c| is_young(c, now));
+        locked(&self.idle).retain(|c| self.is_young(c, now));
         locked(&self.shared).retain_mut(|c| {
             let too_long = c.idle_since().is_some_and(|since| now.duration_since(since) >= HTTP2_IDLE_MAX);
-            !too_long && now.duration_since(c.opened_at()) < AGE_MAX && c.is_usable()
+            !too_long && now.duration_since(c.opened_at()) < self.keep.age && c.is_usable()
         });
     }
-}
-
-fn is_young(http1: &Http1, now: Instant) -> bool {
-    now.duration_since(http1.idle_since()) < IDLE_MAX && now.duration_since(http1.opened_at()) < AGE_MAX
 }
 
 async fn sweep(inner: Weak<Inner>) {

@@ -10,7 +10,7 @@ use crate::output::{Output, span, wrapped};
 /// The time's columns: `14:03:07.120  `.
 const INDENT: &str = "              ";
 
-pub async fn run(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
     let story = client(server)?.action(id).await?;
     if output.json() {
         output.document(&story)?;

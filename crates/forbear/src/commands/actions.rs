@@ -7,7 +7,7 @@ use crate::cli::Actions;
 use crate::failure::Exit;
 use crate::output::{Output, span, wrapped};
 
-pub async fn run(options: &Actions, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(options: &Actions, output: Output) -> anyhow::Result<Exit> {
     let query = ActionQuery {
         task: options.task.clone(),
         run: options.run.clone(),
@@ -47,8 +47,11 @@ fn entry(a: &ActionRow) -> String {
     }
     let status = a.provider_status.map(|s| format!(" {s}")).unwrap_or_default();
     let task = if a.task == a.action { String::new() } else { format!("  task {}", a.task) };
-    let second = format!("{}  {}{task}", a.provider, a.route);
-    format!("{time}  {}  {outcome}{status}\n{}", a.action, wrapped(&format!("  {second}  {spent}"), "    "))
+    format!(
+        "{time}  {}  {outcome}{status}\n{}",
+        a.action,
+        wrapped(&format!("  {spent}: {}  {}{task}", a.provider, a.route), "    ")
+    )
 }
 
 #[cfg(test)]
@@ -78,6 +81,6 @@ mod tests {
         let text = entry(&action);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.starts_with(&format!("00:00:00.000  {}  deadline_exhausted 429\n", action.action)), "{text}");
-        assert!(text.ends_with("12 tries, 119.9 s"), "{text}");
+        assert!(text.contains("\n  12 tries, 119.9 s: openai  POST"), "{text}");
     }
 }

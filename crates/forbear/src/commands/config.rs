@@ -10,7 +10,7 @@ use crate::cli::Config;
 use crate::failure::Exit;
 use crate::output::Output;
 
-pub fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
     match command {
         Config::Default if output.json() => output.document(&load(None, &Overrides::default())?.config())?,
         Config::Default => output.line(default_text().trim_end()),

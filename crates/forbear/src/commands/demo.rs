@@ -8,7 +8,7 @@ use crate::cli::Demo;
 use crate::failure::Exit;
 use crate::output::{Output, span, wrapped};
 
-pub async fn run(options: &Demo, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(options: &Demo, output: Output) -> anyhow::Result<Exit> {
     let program = std::env::current_exe()?;
     let demo = if options.fast { DemoOptions::fast(program) } else { DemoOptions::usual(program) };
     if !output.json() {
@@ -49,8 +49,8 @@ fn opening(demo: &DemoOptions) -> String {
 
 fn told(event: &Happened) -> String {
     match event {
-        Happened::Arrived { at_ms, agent, question, status, retry_after_seconds } => {
-            let time = format!("{:>3}.{:03} s", at_ms / 1_000, at_ms % 1_000);
+        Happened::Arrived { answered_at_ms, agent, question, status, retry_after_seconds, .. } => {
+            let time = format!("{:>3}.{:03} s", answered_at_ms / 1_000, answered_at_ms % 1_000);
             match retry_after_seconds {
                 Some(seconds) => format!(
                     "{time}  {agent:<4} question {question}  -> {status}, come back in {seconds} s: now all three wait"
@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn the_story_fits() {
         let arrived = |status, retry_after_seconds| Happened::Arrived {
-            at_ms: 105_012,
+            at_ms: 105_000,
+            answered_at_ms: 105_012,
             agent: "cleo".into(),
             question: 4,
             status,

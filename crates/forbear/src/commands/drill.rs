@@ -13,7 +13,7 @@ const INDENT: &str = "       ";
 /// The measures' names; longer ones push their values out.
 const NAME_COLUMNS: usize = 32;
 
-pub async fn run(options: &Drill, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(options: &Drill, output: Output) -> anyhow::Result<Exit> {
     let policy = load(options.config.as_deref(), &Overrides::default())?.compiled.policy;
     let drill = DrillOptions { program: std::env::current_exe()?, policy };
     let progress = spinner(output, "drilling: real waits, and a real kill");

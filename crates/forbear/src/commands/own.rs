@@ -7,13 +7,13 @@ use clap::CommandFactory as _;
 use crate::cli::Arguments;
 use crate::failure::Exit;
 
-pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "forbear", &mut script);
     print(&script)
 }
 
-pub fn man() -> anyhow::Result<Exit> {
+pub(crate) fn man() -> anyhow::Result<Exit> {
     let mut page = Vec::new();
     clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
     print(&page)

@@ -9,7 +9,7 @@ use crate::output::{Output, table};
 
 const HEADER: [&str; 7] = ["SCOPE", "NEXT ALLOWED", "LEFT", "SOURCE", "FLIGHT", "WAIT", "RETRIES/MIN"];
 
-pub async fn run(server: &Server, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(server: &Server, output: Output) -> anyhow::Result<Exit> {
     let rows = client(server)?.scopes().await?;
     if output.json() {
         output.document(&rows)?;

@@ -18,7 +18,7 @@ use crate::output::Output;
 /// What a shell says of a program that SIGTERM ended.
 const ENDED_AT_ONCE: i32 = 143;
 
-pub async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit> {
     let log = options.log.map(|log| match log {
         Log::Text => LogFormat::Text,
         Log::Json => LogFormat::Json,

@@ -10,7 +10,7 @@ use crate::cli::Server;
 const TOKEN_VARIABLE: &str = "FORBEAR_TOKEN";
 
 /// A client with its token: from the environment, else from the data directory that flag, file or default name.
-pub fn client(server: &Server) -> anyhow::Result<Client> {
+pub(crate) fn client(server: &Server) -> anyhow::Result<Client> {
     let token = match std::env::var(TOKEN_VARIABLE) {
         Ok(token) if !token.trim().is_empty() => Token::new(&token),
         _ => {

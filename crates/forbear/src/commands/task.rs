@@ -5,7 +5,7 @@ use crate::cli::Server;
 use crate::failure::Exit;
 use crate::output::Output;
 
-pub async fn cancel(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn cancel(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
     let cancelled = client(server)?.cancel_task(id).await?;
     if output.json() {
         output.document(&cancelled)?;

@@ -1,0 +1,197 @@
+//! The model provider: it counts effects, closes windows and honours keys for as long as it said, and its moods are
+//! those of real ones: silence, dropped connections, errors before and after the effect, late commits.
+
+use std::collections::BTreeMap;
+
+use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
+use forbear_core::effect::Evidence;
+use forbear_core::input::HeadSeen;
+use forbear_core::time::{Mono, Now, Wall};
+
+use super::plan::Storm;
+use super::rng::Rng;
+
+/// What a call meets, in the order of [`Storm::weights`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Done,
+    Throttle,
+    ThrottleSilent,
+    DropBefore,
+    DropAfter,
+    ErrorBefore,
+    ErrorAfter,
+    Overloaded,
+    OverloadedBeforeWork,
+    Rejected,
+    Unauthorised,
+    Conflict,
+    Silent,
+    SilentAfter,
+    Refused,
+    Late,
+}
+
+const FATES: [Fate; 16] = [
+    Fate::Done,
+    Fate::Throttle,
+    Fate::ThrottleSilent,
+    Fate::DropBefore,
+    Fate::DropAfter,
+    Fate::ErrorBefore,
+    Fate::ErrorAfter,
+    Fate::Overloaded,
+    Fate::OverloadedBeforeWork,
+    Fate::Rejected,
+    Fate::Unauthorised,
+    Fate::Conflict,
+    Fate::Silent,
+    Fate::SilentAfter,
+    Fate::Refused,
+    Fate::Late,
+];
+
+/// What comes back of one arrival.
+pub(super) struct Reply {
+    pub(super) evidence: Evidence,
+    pub(super) answer: Option<HeadSeen>,
+    /// Nothing ever comes back: the driver gives up by itself.
+    pub(super) silent: bool,
+    /// The effect happens so much later, if it happens.
+    pub(super) effect_in_ms: Option<u64>,
+    pub(super) after_ms: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Provider {
+    closed_until: BTreeMap<usize, Mono>,
+    keys: BTreeMap<u128, KeyRecord>,
+    pub(super) arrivals: u64,
+}
+
+struct KeyRecord {
+    since: Mono,
+    done: bool,
+}
+
+/// Who arrives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) scope: usize,
+    pub(super) key: Option<u128>,
+    /// How long the key is honoured; none where it is not.
+    pub(super) retention_ms: Option<u64>,
+}
+
+impl Provider {
+    pub(super) fn arrive(&mut self, rng: &mut Rng, now: Now, storm: &Storm, who: Arrival) -> Reply {
+        self.arrivals += 1;
+        let after_ms = if rng.permille(storm.slow_permille) { rng.range(1_000, 40_000) } else { rng.range(1, 80) };
+        let mut reply = self.answer(rng, now, storm, who);
+        reply.after_ms = after_ms;
+        reply
+    }
+
+    fn answer(&mut self, rng: &mut Rng, now: Now, storm: &Storm, who: Arrival) -> Reply {
+        if let Some(until) = self.closed_until.get(&who.scope).filter(|c| **c > now.mono) {
+            let wait_ms = until.ms_since(now.mono);
+            return refusal(Some(wait_ms.div_ceil(1_000) * 1_000));
+        }
+        let fate = FATES[rng.weighted(&storm.weights)];
+        match fate {
+            Fate::Throttle | Fate::ThrottleSilent => {
+                let wait_ms = rng.range(0, storm.retry_after_s_max) * 1_000;
+                if fate == Fate::ThrottleSilent {
+                    return refusal(None);
+                }
+                self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
+                refusal(Some(wait_ms))
+            }
+            Fate::DropBefore => lost(None),
+            Fate::Refused => Reply { evidence: Evidence::Refused, ..lost(None) },
+            Fate::Silent => Reply { silent: true, ..lost(None) },
+            Fate::Overloaded => head(503, Kind::Unavailable, false, None),
+            Fate::OverloadedBeforeWork => head(503, Kind::Unavailable, true, Some(rng.range(0, 5) * 1_000)),
+            Fate::Rejected if self.known(now, who).is_none() => head(400, Kind::Rejected, false, None),
+            // Looked at before the key is.
+            Fate::Unauthorised => head(401, Kind::Rejected, false, None),
+            Fate::ErrorBefore => head(rng.pick(&[500, 502, 408]), Kind::Transient, false, None),
+            Fate::Conflict if self.known(now, who).is_none() => head(409, Kind::Conflict, false, None),
+            _ => self.worked(rng, now, who, fate),
+        }
+    }
+
+    fn worked(&mut self, rng: &mut Rng, now: Now, who: Arrival, fate: Fate) -> Reply {
+        let effect_in_ms = match self.known(now, who) {
+            Some(true) => None,
+            Some(false) => return head(409, Kind::InProgress, false, None),
+            None if fate == Fate::Late => Some(rng.range(1, 20_000)),
+            None => Some(0),
+        };
+        if effect_in_ms.is_some()
+            && let Some(key) = who.key.filter(|_| who.retention_ms.is_some())
+        {
+            self.keys.insert(key, KeyRecord { since: now.mono, done: effect_in_ms == Some(0) });
+        }
+        let reply = match fate {
+            Fate::DropAfter | Fate::Late => lost(None),
+            Fate::SilentAfter => Reply { silent: true, ..lost(None) },
+            Fate::ErrorAfter => head(rng.pick(&[500, 504]), Kind::Transient, false, None),
+            _ => {
+                let mut reply = head(200, Kind::Success, false, None);
+                if rng.permille(50)
+                    && let Some(answer) = &mut reply.answer
+                {
+                    // The last one of its window: the scope closes with a success.
+                    let wait_ms = rng.range(1, 20) * 1_000;
+                    self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
+                    answer.classification.boundary = Some(boundary(wait_ms, BoundarySource::RateLimit));
+                }
+                reply
+            }
+        };
+        Reply { effect_in_ms, ..reply }
+    }
+
+    /// Whether the key was seen within its retention, and whether what it asked for is done.
+    fn known(&self, now: Now, who: Arrival) -> Option<bool> {
+        let retention = who.retention_ms?;
+        let record = self.keys.get(&who.key?)?;
+        (now.mono.ms_since(record.since) < retention).then_some(record.done)
+    }
+
+    pub(super) fn commit(&mut self, key: Option<u128>) {
+        if let Some(record) = key.and_then(|k| self.keys.get_mut(&k)) {
+            record.done = true;
+        }
+    }
+}
+
+fn lost(effect_in_ms: Option<u64>) -> Reply {
+    Reply { evidence: Evidence::Unknown, answer: None, silent: false, effect_in_ms, after_ms: 0 }
+}
+
+fn refusal(wait_ms: Option<u64>) -> Reply {
+    head(429, Kind::Throttled, true, wait_ms)
+}
+
+fn head(status: u16, kind: Kind, before_work: bool, wait_ms: Option<u64>) -> Reply {
+    let classification = Classification {
+        kind,
+        rule: "model".into(),
+        before_work,
+        boundary: wait_ms.map(|ms| boundary(ms, BoundarySource::RetryAfter)),
+        windows: Vec::new(),
+        should_retry: None,
+        malformed: Vec::new(),
+        contradictions: Vec::new(),
+        code: None,
+    };
+    let answer = Some(HeadSeen { status, classification });
+    Reply { evidence: Evidence::Answered, answer, silent: false, effect_in_ms: None, after_ms: 0 }
+}
+
+/// `until` is filled in when the head is read.
+fn boundary(wait_ms: u64, source: BoundarySource) -> Boundary {
+    Boundary { wait_ms, until: Wall(0), source, reading: String::new(), raw: String::new() }
+}

@@ -1,0 +1,163 @@
+//! Each command against a running server, and without one.
+
+use std::time::Duration;
+
+use forbear_lab::drill::{Call, Provided, ask};
+
+use crate::rig::{Server, forbear};
+
+const SCENARIO: &str = "\
+routes:
+  - match: GET /v1/report
+    then:
+      - {status: 429, headers: {Retry-After: '1'}}
+      - {body: {ok: true}}
+  - match: GET /v1/closed
+    respond: {status: 429, headers: {Retry-After: '600'}}
+";
+
+struct World {
+    runtime: tokio::runtime::Runtime,
+    _dir: tempfile::TempDir,
+    _provided: Provided,
+    server: Server,
+}
+
+fn world() -> World {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let provided = runtime.block_on(Provided::start("reports", SCENARIO)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let configuration = format!("providers: {{reports: {{base_url: '{}'}}}}\n", provided.provider.base_url());
+    let server = Server::start(dir.path(), &configuration);
+    World { runtime, _dir: dir, _provided: provided, server }
+}
+
+impl World {
+    fn get(&self, target: &str, task: &str) -> forbear_lab::drill::Answer {
+        let call = Call::get(target).with("authorization", "Bearer s3cret").with("forbear-task", task);
+        let server = self.server.address.trim_start_matches("http://").parse().unwrap();
+        self.runtime.block_on(ask(server, &call, Duration::from_secs(30))).unwrap()
+    }
+}
+
+#[test]
+fn an_action_is_listed_and_told_from_its_first_word_to_its_end() {
+    let world = world();
+    let answer = world.get("/reports/v1/report", "weekly");
+    assert_eq!(answer.status, 200);
+    let id = answer.field("forbear-action").to_owned();
+
+    let list = world.server.ask(&["actions", "--task", "weekly", "--json"]).json();
+    assert_eq!(
+        (list["items"][0]["action"].as_str(), list["items"][0]["outcome"].as_str()),
+        (Some(&*id), Some("succeeded"))
+    );
+    assert_eq!(list["items"][0]["attempts"], 2);
+    let words = world.server.ask(&["actions"]);
+    assert!(words.out.contains(&id) && words.out.contains("2 tries, 1."), "{}", words.out);
+    assert!(world.server.ask(&["actions", "--task", "other"]).out.contains("No action matches"));
+
+    let story = world.server.ask(&["action", &id]);
+    for said in ["status 429", "retry_after: `1`", "attempt 2 waits 1.", "succeeded after 2 attempts"] {
+        assert!(story.out.contains(said), "`{said}` is not in\n{}", story.out);
+    }
+    for text in [&words.out, &story.out] {
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains("s3cret"), "{text}");
+    }
+    let events = world.server.ask(&["action", &id, "--json"]).json();
+    let kinds: Vec<&str> = events["events"].as_array().unwrap().iter().filter_map(|e| e["type"].as_str()).collect();
+    assert_eq!(kinds.first().zip(kinds.last()), Some((&"action_requested", &"action_finished")), "{kinds:?}");
+    let unknown = world.server.ask(&["action", "act_00000000000000000000000000", "--json"]);
+    assert_eq!((unknown.code, unknown.error()["code"].as_str()), (4, Some("FB5007")));
+}
+
+#[test]
+fn the_register_says_when_a_closed_scope_opens() {
+    let world = world();
+    assert!(world.server.ask(&["scopes"]).out.contains("No scope is known yet"));
+    let answer = world.get("/reports/v1/closed", "t");
+    assert_ne!(answer.status, 200);
+    let rows = world.server.ask(&["scopes", "--json"]).json();
+    let row = &rows[0];
+    assert_eq!((row["provider"].as_str(), row["source"].as_str()), (Some("reports"), Some("retry_after")));
+    for member in ["scope", "request_class", "next_allowed_at", "remaining", "reset_after_seconds"] {
+        assert!(row.get(member).is_some(), "{member} is not in {row}");
+    }
+    let words = world.server.ask(&["scopes"]);
+    assert!(words.out.contains("retry_after") && words.out.lines().all(|l| l.chars().count() <= 80), "{}", words.out);
+}
+
+#[test]
+fn a_cancelled_task_is_refused_from_then_on() {
+    let world = world();
+    let cancelled = world.server.ask(&["task", "cancel", "trip 42", "--json"]);
+    assert_eq!(cancelled.json(), serde_json::json!({"task": "trip 42", "actions": 0}));
+    assert_eq!(world.get("/reports/v1/report", "trip 42").status, 410);
+}
+
+#[test]
+fn without_a_server_the_command_says_how_to_start_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("none");
+    let at = ["--server", "http://127.0.0.1:1", "--data", data.to_str().unwrap()];
+    for command in [&["scopes"][..], &["actions"], &["action", "act_1"], &["task", "cancel", "t"]] {
+        let ran = forbear(&[command, &at].concat());
+        assert_eq!(ran.code, 3, "{}", ran.err);
+        assert!(ran.out.is_empty() && ran.err.contains("FB5002") && ran.err.contains("forbear serve"), "{}", ran.err);
+    }
+    let json = forbear(&[&["scopes", "--json"], &at[..]].concat());
+    assert_eq!(json.error()["exit"], 3);
+}
+
+#[test]
+fn another_servers_token_is_refused_with_the_right_file() {
+    let world = world();
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("control.token"), "x".repeat(43)).unwrap();
+    let ran = forbear(&["scopes", "--server", &world.server.address, "--data", other.path().to_str().unwrap()]);
+    assert_eq!(ran.code, 2);
+    let file = world.server.data.join("control.token").display().to_string();
+    let said: String = ran.err.split_whitespace().collect();
+    assert!(said.contains("FB5006") && said.contains(&file), "{}", ran.err);
+}
+
+#[test]
+fn the_default_configuration_is_right_and_a_wrong_one_is_named_by_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("forbear.yaml");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, forbear(&["config", "default"]).out).unwrap();
+    let right = forbear(&["config", "check", path]);
+    assert_eq!(right.code, 0, "{}", right.err);
+    assert_eq!(forbear(&["config", "check", path, "--json"]).json()["holds"], true);
+    std::fs::write(&file, "task:\n  max_retires: 3\n").unwrap();
+    let wrong = forbear(&["config", "check", path]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (2, ""));
+    assert!(wrong.err.contains("max_retries") && wrong.err.contains(":2:"), "{}", wrong.err);
+    let error = forbear(&["config", "check", path, "--json"]).error();
+    assert_eq!((error["exit"].as_u64(), error["faults"][0]["line"].as_u64()), (Some(2), Some(2)), "{error}");
+    let schema = forbear(&["config", "schema"]).json();
+    assert!(schema["properties"]["request_classes"].is_object());
+    assert_eq!(forbear(&["config", "check", "no-such-file"]).code, 2);
+}
+
+#[test]
+fn completions_and_the_man_page_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = forbear(&["completions", shell]);
+        assert!(ran.code == 0 && ran.out.contains("drill"), "{shell}: {}", ran.err);
+    }
+    let man = forbear(&["man"]);
+    assert!(man.code == 0 && man.out.contains("forbear") && man.out.contains("Exit codes"), "{}", man.err);
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_as_json_where_asked() {
+    assert_eq!(forbear(&["nothing"]).code, 2);
+    assert_eq!(forbear(&[]).code, 2);
+    assert_eq!(forbear(&["action"]).code, 2);
+    let ran = forbear(&["nothing", "--json"]);
+    assert_eq!((ran.code, ran.error()["exit"].as_u64()), (2, Some(2)));
+    assert_eq!(forbear(&["--help"]).code, 0);
+}
