@@ -53,7 +53,7 @@ impl Coordinator {
     /// Ends without a further attempt. What this means to the agent depends on what the attempts left behind.
     pub(crate) fn stop(&mut self, now: Now, mut live: Live, wanted: Outcome, why: &str, out: &mut Commands) {
         let attempt = AttemptNo(live.tried);
-        self.give_back(now, &mut live, attempt, out);
+        self.give_back(now, &mut live, out);
         let writes = live.request.rank.writes();
         if writes && live.effect == Effect::Unknown {
             return self.leave_unknown(now, live, attempt, why, out);
@@ -65,8 +65,7 @@ impl Coordinator {
     }
 
     pub(crate) fn defer(&mut self, now: Now, mut live: Live, why: &str, seconds: u64, out: &mut Commands) {
-        let attempt = AttemptNo(live.tried);
-        self.give_back(now, &mut live, attempt, out);
+        self.give_back(now, &mut live, out);
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
 
@@ -152,8 +151,8 @@ impl Coordinator {
     }
 
     /// A charged retry that never left costs nothing.
-    pub(crate) fn give_back(&mut self, now: Now, live: &mut Live, attempt: AttemptNo, out: &mut Commands) {
-        let Some(wait_ms) = live.charged_wait_ms.take() else { return };
+    pub(crate) fn give_back(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+        let Some((attempt, wait_ms)) = live.charged.take() else { return };
         let fact = Fact::RetryReturned {
             attempt,
             scope: live.request.scope.clone(),

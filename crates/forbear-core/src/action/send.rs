@@ -59,7 +59,8 @@ impl Coordinator {
             out.push(dispatch);
             return;
         }
-        let (write, retry) = (write_for(&live.request), live.tried > 1);
+        // Held back before its first byte, a first attempt has a second number and is no retry.
+        let (write, retry) = (write_for(&live.request), live.charged.is_some());
         if retry {
             let fact = Fact::RetryStarted { attempt, retry_started_at: now.wall };
             self.emit(now, Some(action), fact, write, out);
@@ -155,15 +156,22 @@ impl Coordinator {
             return self.stop_unjournaled(now, live, out);
         }
         let action = live.request.action;
-        let first_refusal = *live.first_refusal.get_or_insert(now.mono);
+        // What never left was refused by nobody: it still waits for its first send, within that bound.
+        let (since, bound_seconds, too_long) = if live.sends == 0 && live.last.is_none() {
+            let seconds = live.request.rule.max_queue_seconds;
+            (live.came, seconds, "the wait is longer than max_queue_seconds of its class")
+        } else {
+            let since = *live.first_refusal.get_or_insert(now.mono);
+            (since, live.request.rule.max_wait_seconds, "the wait is longer than max_wait_seconds of its class")
+        };
         let scope = self.scopes.get(&live.request.scope);
         let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
         let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
         let (due, reason) = self.due(now, &live, line);
         let wait_ms = due.ms_since(now.mono);
-        let rule = &live.request.rule;
-        let wait_end = first_refusal.plus_ms(rule.max_wait_seconds.saturating_mul(1_000));
-        if let Some(over) = self.over_budget(now, &live, due, wait_end, wait_ms) {
+        let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
+        let over = if due >= wait_end { Some(too_long) } else { self.over_budget(now, &live, wait_ms) };
+        if let Some(over) = over {
             return self.stop(now, live, Outcome::BudgetExhausted, over, out);
         }
         if due >= live.deadline {
@@ -184,7 +192,7 @@ impl Coordinator {
             wait_ms,
         };
         let write = write_for(&live.request);
-        live.charged_wait_ms = Some(wait_ms);
+        live.charged = Some((attempt, wait_ms));
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
         let expires = live.last_instant(wait_end);
@@ -207,13 +215,11 @@ impl Coordinator {
         (now.mono.plus_ms(wait), WaitReason::Backoff)
     }
 
-    fn over_budget(&self, now: Now, live: &Live, due: Mono, wait_end: Mono, wait_ms: u64) -> Option<&'static str> {
+    fn over_budget(&self, now: Now, live: &Live, wait_ms: u64) -> Option<&'static str> {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
-        if due >= wait_end {
-            Some("the wait is longer than max_wait_seconds of its class")
-        } else if spent.retries >= task.max_retries {
+        if spent.retries >= task.max_retries {
             Some("its task has used max_retries")
         } else if spent.wait_ms.saturating_add(wait_ms) > task.max_wait_seconds.saturating_mul(1_000) {
             Some("its task has used max_wait_seconds")
