@@ -201,10 +201,15 @@ impl Scope {
     }
 }
 
-/// The wall time that a scope's `closed_until` stands for.
+/// What two readings of one instant may differ by through rounding and a clock that is being slewed.
+const SAME_INSTANT_MS: u64 = 1_000;
+
+/// The wall time that a scope's `closed_until` stands for: as it was written down, so that everybody is told the same
+/// instant, unless the wall clock was stepped since.
 #[must_use]
-pub fn closed_wall(scope: &Scope, now: Now) -> Option<Wall> {
-    scope.closed_until(now.mono).map(|until| now.wall_at(until))
+pub fn closed_wall(scope: &Scope, written: Option<Wall>, now: Now) -> Option<Wall> {
+    let counted = now.wall_at(scope.closed_until(now.mono)?);
+    Some(written.filter(|written| written.0.abs_diff(counted.0) <= SAME_INSTANT_MS).unwrap_or(counted))
 }
 
 #[cfg(test)]
@@ -229,6 +234,20 @@ mod tests {
         scope.wait(place(0, 1));
         assert_eq!(scope.release(at(59_999), |_, _| 0), None);
         assert_eq!(scope.release(at(60_000), |_, _| 0).map(|p| p.order), Some(1));
+    }
+
+    #[test]
+    fn one_instant_is_told_in_one_way() {
+        let mut scope = Scope::new(LIMITS);
+        scope.close(Mono(5_000_400_000), WaitReason::Boundary);
+        let written = Some(Wall(105_001));
+        for (mono, wall) in [(400_000, 100_000), (999_999, 100_001), (4_700_000_000, 104_699)] {
+            let now = Now { mono: Mono(mono), wall: Wall(wall) };
+            assert_eq!(closed_wall(&scope, written, now), written);
+        }
+        let stepped = Now { mono: Mono(400_000), wall: Wall(200_000) };
+        assert_eq!(closed_wall(&scope, written, stepped), Some(Wall(205_000)));
+        assert_eq!(closed_wall(&scope, written, Now { mono: Mono(5_000_400_000), wall: Wall(0) }), None);
     }
 
     #[test]

@@ -23,6 +23,20 @@ pub enum KeyError {
     Length { path: PathBuf, bytes: usize },
     #[error("FB3004: no randomness could be had from the system: {0}")]
     Random(getrandom::Error),
+    #[error(
+        "FB3005: the master key {} is missing, and the journal has contents sealed with it; restore it from a backup",
+        path.display()
+    )]
+    Lost { path: PathBuf },
+}
+
+/// What to do where there is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Nothing was ever sealed: make one.
+    Make,
+    /// Another one would open nothing that was sealed, and make other idempotency keys of the same words.
+    Refuse,
 }
 
 /// What the gateway signs and seals with.
@@ -33,15 +47,18 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads the master key, or makes one where there is none yet.
+    /// Reads the master key, or makes one where there is none yet and none can have been.
     ///
     /// # Errors
-    /// When the file cannot be read or made, is open to others, or is no key.
-    pub fn load(path: &Path) -> Result<Self, KeyError> {
+    /// When the file cannot be read or made, is open to others, is no key, or is lost.
+    pub fn load(path: &Path, missing: Missing) -> Result<Self, KeyError> {
         let io = |source| KeyError::Io { path: path.to_owned(), source };
         let mut bytes = match File::open(path) {
             Ok(file) => read_secret(path, file)?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if missing == Missing::Refuse {
+                    return Err(KeyError::Lost { path: path.to_owned() });
+                }
                 let mut fresh = vec![0; 32];
                 getrandom::fill(&mut fresh).map_err(KeyError::Random)?;
                 write_secret(path, &fresh).map_err(io)?;
@@ -106,14 +123,23 @@ pub fn nonce() -> Result<Nonce, KeyError> {
     Ok(Nonce(bytes))
 }
 
-/// Writes a new file that only its owner can read; fails where there is one.
+/// Writes a new file that only its owner can read; fails where there is one. It is there whole or not at all, whatever
+/// disk or power do.
 pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    let fresh = path.with_extension(format!("new.{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&fresh)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        // Unlike a rename this puts itself in nobody's place.
+        fs::hard_link(&fresh, path)
+    })();
+    // Not there where it could not be made; a copy that stays is as safe as the key.
+    let _ = fs::remove_file(&fresh);
+    written?;
     if let Some(dir) = path.parent() {
         File::open(dir)?.sync_all()?;
     }
@@ -122,7 +148,11 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn read_secret(path: &Path, mut file: File) -> Result<Vec<u8>, KeyError> {
     let io = |source| KeyError::Io { path: path.to_owned(), source };
-    let mode = file.metadata().map_err(io)?.mode() & 0o777;
+    let found = file.metadata().map_err(io)?;
+    if !found.is_file() {
+        return Err(io(io::Error::new(io::ErrorKind::InvalidData, "it is not a file")));
+    }
+    let mode = found.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyError::Open { path: path.to_owned(), mode });
     }
@@ -149,9 +179,11 @@ mod tests {
     fn the_key_is_made_once_and_is_the_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/master.key");
-        let first = Keys::load(&path).unwrap();
+        let first = Keys::load(&path, Missing::Make).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
-        let again = Keys::load(&path).unwrap();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(write_secret(&path, b"other").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        let again = Keys::load(&path, Missing::Refuse).unwrap();
         assert_eq!(first.account("p", b"secret"), again.account("p", b"secret"));
         assert_ne!(first.account("p", b"secret"), first.account("q", b"secret"));
         let task = TaskId::new("t");
@@ -161,14 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_key_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("master.key");
+        assert!(matches!(Keys::load(&path, Missing::Refuse), Err(KeyError::Lost { .. })));
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn a_key_that_others_can_read_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("master.key");
-        Keys::load(&path).unwrap();
+        Keys::load(&path, Missing::Make).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
-        assert!(matches!(Keys::load(&path), Err(KeyError::Open { mode: 0o640, .. })));
+        assert!(matches!(Keys::load(&path, Missing::Make), Err(KeyError::Open { mode: 0o640, .. })));
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         fs::write(&path, b"short").unwrap();
-        assert!(matches!(Keys::load(&path), Err(KeyError::Length { bytes: 5, .. })));
+        assert!(matches!(Keys::load(&path, Missing::Make), Err(KeyError::Length { bytes: 5, .. })));
     }
 }

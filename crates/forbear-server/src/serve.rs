@@ -24,7 +24,7 @@ use crate::http::body::BodyLimits;
 use crate::http::dial;
 use crate::http::pool::{Keep, Pool};
 use crate::http::serve as listener;
-use crate::keys::{KeyError, Keys};
+use crate::keys::{KeyError, Keys, Missing};
 use crate::shard::Shard;
 use crate::surface;
 
@@ -78,6 +78,11 @@ impl Recovered {
         }
         Ok(Self { snapshot, tail: tail.collect::<Result<_, _>>()? })
     }
+
+    /// Whether nothing was ever recorded.
+    fn is_empty(&self) -> bool {
+        self.snapshot.is_none() && self.tail.is_empty()
+    }
 }
 
 /// Starts a server. It listens when this returns.
@@ -108,7 +113,8 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let report = Arc::clone(&cell);
     let opening = tokio::task::spawn_blocking(move || open(options, report));
     let (store, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
-    let keys = Keys::load(&settings.master_key_file(&data_dir))?;
+    let missing = if recovered.is_empty() { Missing::Make } else { Missing::Refuse };
+    let keys = Keys::load(&settings.master_key_file(&data_dir), missing)?;
     let token =
         ControlToken::load_or_make(&data_dir).map_err(|source| StartError::Token { path: data_dir.clone(), source })?;
     let table = Table::new(Arc::clone(&compiled))?;

@@ -74,6 +74,11 @@ impl Coordinator {
         };
         let delayed = scope.delayed();
         let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
+        // With its jitter: a wait that does not fit ends here, not when it runs out.
+        let due = match reason {
+            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(request.action, 1)),
+            WaitReason::Slot | WaitReason::Pacing => due,
+        };
         let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
         if due >= live.deadline && live.deadline <= queue_end {
             let why = "its scope opens after its deadline";
@@ -88,10 +93,6 @@ impl Coordinator {
             return self.refuse(now, live, Outcome::Shed, why, Some(seconds), out);
         }
         self.record_if_due(now, &mut live, out);
-        let due = match reason {
-            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(live.request.action, 1)),
-            _ => due,
-        };
         let expires = live.last_instant(queue_end);
         self.wait(now, live, due, expires, reason, out);
     }

@@ -34,8 +34,8 @@ pub struct Live {
     pub last: Option<LastAnswer>,
     /// What the provider said to this call alone, where it did not close the scope: not before this instant.
     pub told_until: Option<Mono>,
-    /// A retry was charged and has not left.
-    pub charged_wait_ms: Option<u64>,
+    /// A retry was charged and has not left: for which attempt, and for how many milliseconds of waiting.
+    pub charged: Option<(AttemptNo, u64)>,
     pub waited_ms: u64,
     pub agent_here: bool,
     /// Set while a write goes on though its agent or task is gone.
@@ -78,7 +78,7 @@ impl Live {
             effect: Effect::NotApplied,
             last: None,
             told_until: None,
-            charged_wait_ms: None,
+            charged: None,
             waited_ms: 0,
             agent_here: true,
             follow_only: None,

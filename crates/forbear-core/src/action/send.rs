@@ -59,7 +59,8 @@ impl Coordinator {
             out.push(dispatch);
             return;
         }
-        let (write, retry) = (write_for(&live.request), live.tried > 1);
+        // Held back before its first byte, a first attempt has a second number and is no retry.
+        let (write, retry) = (write_for(&live.request), live.charged.is_some());
         if retry {
             let fact = Fact::RetryStarted { attempt, retry_started_at: now.wall };
             self.emit(now, Some(action), fact, write, out);
@@ -191,7 +192,7 @@ impl Coordinator {
             wait_ms,
         };
         let write = write_for(&live.request);
-        live.charged_wait_ms = Some(wait_ms);
+        live.charged = Some((attempt, wait_ms));
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
         let expires = live.last_instant(wait_end);

@@ -96,6 +96,27 @@ fn fb_031_calls_that_are_refused_here_do_not_keep_a_scope_closed() {
     assert!(told.into_iter().all(|at| at.unsigned_abs() == opens_ms));
 }
 
+/// Found on the way to FB-031: the jitter that is added to a boundary counts when it is asked whether a wait fits.
+#[test]
+fn fb_031_a_call_is_refused_at_once_or_sent() {
+    let mut outcomes = [0; 2];
+    for n in 0..60 {
+        let script = sequence(&["429; retry-after: 20", "200"]);
+        let mut world = World::new(n, script).max_wait_s(5).max_queue_s(5);
+        world.call(0, "k");
+        let came_ms = 15_000 + n * 2;
+        let call = world.call(came_ms, "k");
+        let world = world.run(60_000);
+        let end = &world.ends[&call];
+        match end.outcome {
+            Outcome::Deferred => assert_eq!(end.at_ms, came_ms, "not after a wait"),
+            _ => assert_eq!(end.outcome, Outcome::Succeeded),
+        }
+        outcomes[usize::from(end.outcome == Outcome::Succeeded)] += 1;
+    }
+    assert!(outcomes.iter().all(|count| *count > 5), "{outcomes:?}");
+}
+
 #[test]
 fn fb_034_a_waiting_call_holds_no_slot() {
     let mut world = World::new(

@@ -59,6 +59,7 @@ pub(super) struct Plan {
     pub(super) suspends: u64,
     pub(super) cancels: u64,
     pub(super) drains: bool,
+    pub(super) fills: bool,
     pub(super) leaves_permille: u64,
     pub(super) snapshots_permille: u64,
 }
@@ -153,6 +154,7 @@ impl Plan {
             suspends: rng.pick(&[0, 0, 0, 0, 1]),
             cancels: rng.pick(&[0, 0, 0, 1, 2]),
             drains: rng.permille(50),
+            fills: rng.permille(50),
             leaves_permille: rng.pick(&[0, 50, 300]),
             snapshots_permille: rng.pick(&[0, 10, 100]),
         }

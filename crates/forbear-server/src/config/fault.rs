@@ -238,8 +238,12 @@ impl ConfigErrors {
         let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_links(false);
         let mut out = String::new();
         for fault in &self.faults {
+            // A report without a place in the file would not name the file.
             // Writing into a string does not fail; a report that did would still have its plain line.
-            if handler.render_report(&mut out, fault).is_err() {
+            if fault.snippet.is_none() && fault.file.is_some() {
+                out.push_str(&line(fault));
+                out.push('\n');
+            } else if handler.render_report(&mut out, fault).is_err() {
                 out.push_str(&line(fault));
             }
         }

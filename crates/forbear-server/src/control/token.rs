@@ -71,6 +71,10 @@ impl ControlToken {
 #[cfg(unix)]
 fn only_the_owner_can_read(file: &fs::File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
+    if !file.metadata()?.is_file() {
+        let what = format!("{} is not a file; remove it, and a new one is made", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
     if file.metadata()?.permissions().mode() & 0o077 == 0 {
         return Ok(());
     }

@@ -87,9 +87,11 @@ pub fn tls_config(extra_roots_file: Option<&Path>) -> io::Result<Arc<ClientConfi
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = extra_roots_file {
         let certs: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-        let (added, _) = roots.add_parsable_certificates(certs.map_err(io::Error::other)?);
+        let certs = certs.map_err(|e| io::Error::other(format!("{}: {e}", path.display())))?;
+        let (added, _) = roots.add_parsable_certificates(certs);
         if added == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "no usable certificate in the extra roots file"));
+            let what = format!("{} holds no usable certificate", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
     }
     client_config(roots)

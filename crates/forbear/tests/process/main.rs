@@ -1,0 +1,6 @@
+//! The built binary as a process: started wrongly, starved of disk, killed, drained, flooded. What counts is measured at
+//! the provider, in the journal and in what the process says.
+
+mod agent;
+mod rig;
+mod start;
