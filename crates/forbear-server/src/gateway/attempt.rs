@@ -91,7 +91,11 @@ impl Call {
                 self.body = Some(RequestBody::Replayable(replay));
                 body
             }
-            RequestBody::Once(once) => UpstreamBody::once(once),
+            RequestBody::Once(once) => {
+                // What was read of it leaves now.
+                self.hold_only(0);
+                UpstreamBody::once(once)
+            }
         };
         let u = &self.understood;
         let mut request = Request::new(body);

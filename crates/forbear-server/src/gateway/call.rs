@@ -13,6 +13,7 @@ use forbear_core::command::{Command, Commands, Stamp};
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
 use http::{Request, Response, request};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -40,13 +41,14 @@ impl Held {
         Self { bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// What one more body may hold: its own cap, or nothing when all places are taken.
-    fn cap(&self, replay_bytes_max: u64) -> u64 {
-        if self.bytes.load(Ordering::Relaxed).saturating_add(replay_bytes_max) > self.bytes_max {
-            0
-        } else {
-            replay_bytes_max
-        }
+    /// Takes so many places before a body is read, since it is held from its first byte on. None when they are taken.
+    fn reserve(&self, bytes: u64) -> u64 {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_or(0, |_| bytes)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -154,13 +156,14 @@ impl Call {
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
         let limits = self.gateway.limits;
-        let held = &self.gateway.held;
-        let limits = BodyLimits { replay_bytes_max: held.cap(limits.replay_bytes_max), ..limits };
+        let declared = incoming.size_hint().exact().unwrap_or(u64::MAX);
+        // From here on the places are the call's, and go back with it also when the agent leaves while it is read.
+        self.held_bytes = self.gateway.held.reserve(declared.min(limits.replay_bytes_max));
+        let limits = BodyLimits { replay_bytes_max: self.held_bytes, ..limits };
         match receive(&self.head, incoming, limits).await {
             Ok(body) => {
                 if let RequestBody::Replayable(replay) = &body {
-                    self.held_bytes = replay.bytes();
-                    held.bytes.fetch_add(self.held_bytes, Ordering::Relaxed);
+                    self.hold_only(replay.bytes());
                 }
                 self.body = Some(body);
                 Ok(())
@@ -168,6 +171,13 @@ impl Call {
             Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
             Err(e @ BodyError::Broken(_)) => Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string()))),
         }
+    }
+
+    /// Gives back the places that are not needed any more.
+    pub(super) fn hold_only(&mut self, bytes: u64) {
+        let rest = self.held_bytes.saturating_sub(bytes);
+        self.held_bytes -= rest;
+        self.gateway.held.give_back(rest);
     }
 
     /// The content of a write, sealed, for the intent's transaction. Its credential is not part of it.
@@ -294,7 +304,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.gateway.held.bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+        self.hold_only(0);
         if self.admitted {
             self.gateway.shard.note(Input::AgentLeft { action: self.action() });
             self.gateway.shard.hang_up(self.action());

@@ -124,6 +124,7 @@ pub(crate) async fn story_where(rig: &Rig, action: &str, holds: impl Fn(&ActionS
         loop {
             match reader.action(action).unwrap() {
                 Some(story) if holds(&story) => return story,
+                // sleep: between looks at the journal, within PATIENCE.
                 _ => sleep(Duration::from_millis(5)).await,
             }
         }
@@ -141,6 +142,7 @@ pub(crate) async fn idle(rig: &Rig, within: Duration) {
 pub(crate) async fn eventually(what: &str, within: Duration, is_so: impl Fn() -> bool) {
     timeout(within, async {
         while !is_so() {
+            // sleep: between looks, within the bound.
             sleep(Duration::from_millis(2)).await;
         }
     })

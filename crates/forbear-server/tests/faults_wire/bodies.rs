@@ -260,3 +260,47 @@ async fn only_the_bound_of_bodies_gives_413() {
         crate::agent::idle(&rig, Duration::from_secs(2)).await;
     }
 }
+
+/// What all kept bodies may take together counts from a body's first byte, not from its last.
+#[tokio::test]
+async fn a_body_that_is_still_read_takes_its_place() {
+    let scenario = "
+routes:
+  - match: 'POST /{x}'
+    per: {header: x-case}
+    then: [{status: 503, body: {}}, {body: fine}]
+";
+    let text = format!("body_replay_bytes_max: 65536\nreplay_bytes_total_max: 65536\n{}", policy("", false, KEYED));
+    let rig = Rig::new(scenario, &text).await;
+    let mut slow = Raw::connect(rig.running.addr()).await;
+    slow.write(
+        "POST /p/r HTTP/1.1\r\nHost: a\r\nX-Case: slow\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",
+    )
+    .await;
+    // Asked for, so it is being read.
+    assert_eq!(slow.head().await, "HTTP/1.1 100 Continue\r\n\r\n");
+    let call = |case: &'static str| {
+        let rig = &rig;
+        async move {
+            let got = rig.call("POST", "/p/r", &[("x-case", case)], "some bytes").await;
+            (got.status, got.header("forbear-attempts").to_owned())
+        }
+    };
+    assert_eq!(call("no-place").await, (503, "1".into()));
+    slow.write("5\r\nhello\r\n0\r\n\r\n").await;
+    assert!(slow.head().await.starts_with("HTTP/1.1 200 "));
+    assert_eq!(call("place").await, (200, "2".into()));
+    // An agent that leaves in the middle gives its place back.
+    let mut gone = Raw::connect(rig.running.addr()).await;
+    gone.write("POST /p/r HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    gone.head().await;
+    drop(gone);
+    let mut tries = 0;
+    let cases = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t"];
+    while call(cases[tries]).await != (200, "2".into()) {
+        tries += 1;
+        assert!(tries < cases.len(), "the place comes back");
+        // sleep: the listener sees that an agent left within half a second, and tells nobody here.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
