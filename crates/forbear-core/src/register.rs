@@ -51,6 +51,8 @@ pub struct Scope {
     closed_until: Option<Mono>,
     /// The provider's own word on that instant; where it is earlier or missing, `closed_until` is our backoff.
     told_until: Option<Mono>,
+    /// The event that closed it last.
+    pub boundary_seq: crate::ids::Seq,
     /// The scope opened after a boundary and its line has not run dry since.
     recovering: bool,
     next_release: Mono,
@@ -79,6 +81,7 @@ impl Scope {
             waiting: BTreeSet::new(),
             closed_until: None,
             told_until: None,
+            boundary_seq: crate::ids::Seq(0),
             recovering: false,
             next_release: Mono(0),
             releases: 0,
