@@ -282,6 +282,12 @@ impl Durable {
 }
 
 impl OpenAction {
+    /// A repeat brings the same key again, and the provider honours it.
+    pub(crate) fn has_stable_key(&self) -> bool {
+        let key = self.requested.key.as_ref();
+        key.is_some_and(|k| k.retention_seconds.is_some() && k.origin != crate::event::KeyOrigin::Made)
+    }
+
     fn result(&mut self, result: &crate::event::ActionResult) {
         if let Some(record) = self.attempts.iter_mut().rev().find(|r| r.attempt == result.attempt) {
             record.evidence = Some(result.evidence);

@@ -14,6 +14,8 @@ use crate::ids::{ActionId, AttemptNo};
 use crate::input::Settings;
 use crate::time::Now;
 
+const UNTOLD: &str = "done; Forbear stopped before its agent was surely told, so that an equal call is not sent";
+
 impl Coordinator {
     /// Rebuilds from the newest snapshot and the events after it, and settles what no process follows any more.
     pub fn recover<'e>(
@@ -110,6 +112,8 @@ impl Coordinator {
             self.emit(now, Some(action), fact, Write::Ahead, out);
         }
         let (outcome, reason) = match effect {
+            // A repeat of it would act twice: the action stands, and is what a repeat is answered with.
+            Effect::Applied if writes && !open.has_stable_key() => (Outcome::OutcomeUnknown, UNTOLD),
             Effect::Applied => (Outcome::Succeeded, "done; Forbear stopped before the answer was relayed whole"),
             Effect::Unknown if writes => (Outcome::OutcomeUnknown, "Forbear stopped while it was on the wire"),
             _ if writes => (Outcome::NotApplied, "Forbear stopped before it was sent"),

@@ -53,6 +53,8 @@ pub struct Scope {
     told_until: Option<Mono>,
     /// `closed_until` and the jitter on top: one draw for the whole line, so that it leaves in its order.
     opens_at: Mono,
+    /// The event that closed it last.
+    pub boundary_seq: crate::ids::Seq,
     /// The scope opened after a boundary and its line has not run dry since.
     recovering: bool,
     next_release: Mono,
@@ -82,6 +84,7 @@ impl Scope {
             closed_until: None,
             told_until: None,
             opens_at: Mono(0),
+            boundary_seq: crate::ids::Seq(0),
             recovering: false,
             next_release: Mono(0),
             releases: 0,

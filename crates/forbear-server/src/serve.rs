@@ -15,6 +15,7 @@ use forbear_store::{Snapshot, Store, StoreError, Tail};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
@@ -164,9 +165,13 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     };
     let (stop, stopped) = oneshot::channel();
     let draining = Arc::clone(&shard);
+    let drain_timeout = options.drain_timeout;
+    let drain_ends = Arc::new(OnceLock::new());
+    let drain_begins = Arc::clone(&drain_ends);
     let drain = async move {
         // A dropped sender means the same as a word: stop.
         let _ = stopped.await;
+        let _ = drain_begins.set(Instant::now() + drain_timeout);
         draining.drain();
     };
     let serving = listener::serve(listening, options, drain, move |request, _peer| {
@@ -184,6 +189,11 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let ended = Arc::clone(&shard);
     let listening = tokio::spawn(async move {
         serving.await;
+        // Writes whose agents left are on nobody's connection.
+        let until = drain_ends.get().copied().unwrap_or_else(Instant::now);
+        if tokio::time::timeout_at(until, ended.idle()).await.is_err() {
+            tracing::warn!(actions = ended.live_actions(), "drain_seconds are over; what is on the wire stays unknown");
+        }
         let closing = tokio::task::spawn_blocking(move || ended.close());
         if let Err(error) = closing.await {
             tracing::error!(%error, "closing the journal broke off");

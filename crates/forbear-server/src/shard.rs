@@ -29,6 +29,8 @@ use crate::mailbox::Mailbox;
 const SNAPSHOT_EVERY_EVENTS: u64 = 20_000;
 /// How often days beyond the retention are looked for.
 const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
+/// How often a draining shard is asked whether it is done.
+const IDLE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 /// How long a frozen shard waits before it tries the store again.
 const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -175,6 +177,14 @@ impl Shard {
 
     pub fn load_policy(&self, settings: Arc<Settings>, by: String) {
         self.note(Input::PolicyLoaded { settings, by });
+    }
+
+    /// Ready when nothing is live any more.
+    pub async fn idle(&self) {
+        let mut look = tokio::time::interval(IDLE_LOOK_EVERY);
+        while self.live_actions() > 0 {
+            look.tick().await;
+        }
     }
 
     pub fn drain(&self) {

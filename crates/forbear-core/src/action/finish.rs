@@ -6,7 +6,7 @@ use crate::command::{Answer, Command, Commands, SafeNext, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
 use crate::event::{ActionFinished, Fact, Outcome, Straight};
-use crate::ids::{ActionId, AttemptNo, Seq};
+use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::time::{Now, Wall};
 
 impl Coordinator {
@@ -84,14 +84,19 @@ impl Coordinator {
 
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
     pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Live, open: ActionId, out: &mut Commands) {
-        live.effect = Effect::Unknown;
-        let mut answer =
-            self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown");
+        let done = self.durable.open.get(&open).is_some_and(|o| o.effect == Effect::Applied);
+        let (effect, why, what) = if done {
+            (Effect::Applied, "an equal write was done, and whether its agent was told is unknown", "which was done")
+        } else {
+            (Effect::Unknown, "an equal write is open and its effect unknown", "whose effect is unknown")
+        };
+        live.effect = effect;
+        let mut answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
         answer.about = open;
         answer.sent = true;
         let action = live.request.action;
         live.effect = Effect::NotApplied;
-        self.finish(now, live, Outcome::Denied, Some(format!("repeats {open}, whose effect is unknown")), out);
+        self.finish(now, live, Outcome::Denied, Some(format!("repeats {open}, {what}")), out);
         out.push(Command::Answer { action, answer: Box::new(answer) });
     }
 
@@ -121,10 +126,18 @@ impl Coordinator {
         let mut answer = self.answer_of(now, &live, outcome, why);
         answer.retry_after_seconds = retry_after_seconds;
         let here = live.agent_here;
+        let told_after = self.boundary_seq(&live.request.scope);
         self.finish(now, live, outcome, Some(why.to_owned()), out);
         if here {
-            out.push(Command::Answer { action, answer: Box::new(answer) });
+            self.gate.after(told_after, Command::Answer { action, answer: Box::new(answer) }, out);
         }
+    }
+
+    /// What an answer of this scope waits for: who is told of a boundary can rely on it, whatever crashes then.
+    pub(crate) fn boundary_seq(&self, scope: &ScopeId) -> Seq {
+        let seq = self.scopes.get(scope).map_or(Seq(0), |s| s.boundary_seq);
+        // After a thaw the journal may count from less.
+        seq.min(self.gate.last_seq())
     }
 
     pub(crate) fn answer_of(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {

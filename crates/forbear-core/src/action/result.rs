@@ -143,11 +143,13 @@ impl Coordinator {
                 live.stage = Stage::Relaying(attempt);
                 let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
                 let relay = Command::Relay { action, attempt, stamp };
-                match result_seq {
+                let boundary = self.boundary_seq(&scope);
+                let told_after = match result_seq {
                     // The agent must not know more of an uncertain write than the journal does.
-                    Some(seq) if live.request.rank == Rank::UncertainWrite => self.gate.after(seq, relay, out),
-                    _ => out.push(relay),
-                }
+                    Some(seq) if live.request.rank == Rank::UncertainWrite => seq.max(boundary),
+                    _ => boundary,
+                };
+                self.gate.after(told_after, relay, out);
                 self.live.insert(action, live);
                 return;
             }

@@ -326,7 +326,10 @@ impl Coordinator {
             malformed: if boundary.is_none() { c.malformed.clone() } else { Vec::new() },
             reason,
         };
-        self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);
+        let seq = self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);
+        if let Some(s) = self.scopes.get_mut(&scope) {
+            s.boundary_seq = seq;
+        }
         self.end_hopeless(now, &scope, until, out);
         self.note_look(now, &scope);
     }

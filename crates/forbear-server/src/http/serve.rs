@@ -40,6 +40,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a connection is looked at for an agent that left behind bytes nobody wants yet.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Agents' connections at once that came after draining began: each gets one answer.
+const LATE_CONNECTIONS_MAX: usize = 64;
 /// After a failed accept (no file handles left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -92,13 +94,7 @@ where
     let (phase, phases) = watch::channel(Phase::Open);
     let mut drain = pin!(drain);
     let mut connections = 0;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = &mut drain => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let Some((stream, address, place)) = accepted else { continue };
+    let mut take = |(stream, address, place): Accepted| {
         let peer = Peer { address, connection: connections };
         connections += 1;
         let (handle, phases) = (handle.clone(), phases.clone());
@@ -106,20 +102,37 @@ where
             connection(stream, peer, options, phases, handle).await;
             drop(place);
         });
+    };
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut drain => break,
+            accepted = accept(&listener, &places) => accepted.map(&mut take),
+        };
     }
-    drop(listener);
     let _ = phase.send(Phase::Draining);
     let all = u32::try_from(options.connections_max).unwrap_or(u32::MAX);
-    if timeout(options.drain_timeout, places.acquire_many(all)).await.is_err() {
-        let _ = phase.send(Phase::Over);
-        let _ = places.acquire_many(all).await;
+    // Whoever comes late is told so, in an answer; what was there before decides how long that goes on.
+    let late_places = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
+    // In a block of its own: what waits for places stands in the way of whoever asks after it.
+    {
+        let mut ended = pin!(timeout(options.drain_timeout, places.acquire_many(all)));
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut ended => break,
+                accepted = accept(&listener, &late_places) => accepted.map(&mut take),
+            };
+        }
     }
+    drop(listener);
+    let _ = phase.send(Phase::Over);
+    let _ = places.acquire_many(all).await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(places).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, address)) => Some((stream, address, place)),
@@ -142,9 +155,11 @@ async fn connection<H, F>(
     F: Future<Output = Response<AgentBody>> + Send + 'static,
 {
     let _ = stream.set_nodelay(true);
+    // Draining ends those who have said nothing yet; who comes later is heard.
+    let came_in = *phases.borrow_and_update();
     let sniffed = tokio::select! {
         sniffed = timeout(options.idle_timeout, sniff(&mut stream)) => sniffed,
-        _ = phases.wait_for(|p| *p != Phase::Open) => return,
+        _ = phases.wait_for(|p| *p != came_in) => return,
     };
     // An agent that opened a connection and said nothing needs no answer.
     let Ok(Ok((read, is_http2))) = sniffed else { return };
@@ -184,6 +199,7 @@ async fn connection<H, F>(
         let io = TokioIo::new(AgentIo::watched(stream, read, options.head_timeout, Arc::clone(&shared)));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
+            .keep_alive(came_in == Phase::Open)
             .preserve_header_case(true)
             .half_close(false)
             .header_read_timeout(options.idle_timeout)

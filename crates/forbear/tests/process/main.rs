@@ -2,5 +2,7 @@
 //! the provider, in the journal and in what the process says.
 
 mod agent;
+mod drain;
+mod kills;
 mod rig;
 mod start;
