@@ -23,8 +23,8 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Fact, KeyOrigin, KeyUsed};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Limits, Report, Request, Settings};
-use forbear_core::policy::{BackoffRule, ClassRule, PacingRule, Rank, TaskRule};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
+use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Rank, TaskRule};
 use forbear_core::time::{Mono, Now, Wall};
 
 #[test]
@@ -247,7 +247,7 @@ fn report(now: Now, word: &str, after_s: Option<u64>) -> Report {
         });
         let classification = Classification {
             kind,
-            rule: format!("status {status}"),
+            rule: format!("status {status}").into(),
             before_work: status == 429,
             boundary,
             windows: vec![],

@@ -9,7 +9,7 @@ set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../../.." && pwd)"
 work="$root/target/mutants"
-seeds=20000
+seeds=5000
 if [ "${1:-}" = "--seeds" ]; then seeds="$2"; shift 2; fi
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
@@ -42,7 +42,7 @@ fn main() {
     let options = sim::SimOptions { seeds, stop_at_first: true, ..sim::SimOptions::default() };
     let report = sim::run(options, |_| ());
     match report.first_broken {
-        Some(b) => println!("found at seed {} by {}: {}", b.seed, b.check, b.message.lines().next().unwrap_or_default()),
+        Some(b) => println!("found at seed {} by {}: {}", b.seed, b.check, b.message.chars().take(90).collect::<String>()),
         None => println!("NOT FOUND in {} seeds", report.seeds),
     }
 }
@@ -60,8 +60,9 @@ for name in "${names[@]}"; do
     continue
   fi
   find "$work/crates/forbear-core/src" -name '*.rs' -exec touch {} +
-  found="$(cd "$work" && CARGO_TARGET_DIR="$work/target" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 cargo build --quiet --release --offline -p harness 2> "$work/build.log" \
-    && "$work/target/release/harness" "$seeds" || echo "DOES NOT BUILD, see target/mutants/build.log")"
+  found="$(cd "$work" && CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
+    cargo build --quiet --offline -p harness 2> "$work/build.log" \
+    && "$work/target/debug/harness" "$seeds" || echo "DOES NOT BUILD, see target/mutants/build.log")"
   printf '%-40s %s\n' "$name" "$found"
   case "$found" in found*) ;; *) [ "$name" = none ] || missed=$((missed + 1)) ;; esac
 done

@@ -12,6 +12,8 @@ pub struct Live {
     pub request: Box<Request>,
     pub came: Mono,
     pub deadline: Mono,
+    /// Its place among those who are due at the same instant: in the order in which they came.
+    pub order: u64,
     pub stage: Stage,
     /// Attempts made, sent or not: the number of the last.
     pub tried: u32,
@@ -65,6 +67,7 @@ impl Live {
             request,
             came,
             deadline,
+            order: 0,
             stage,
             tried: 0,
             sends: 0,

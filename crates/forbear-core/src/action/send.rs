@@ -165,9 +165,9 @@ impl Coordinator {
             (since, live.request.rule.max_wait_seconds, "the wait is longer than max_wait_seconds of its class")
         };
         let scope = self.scopes.get(&live.request.scope);
-        let closed = scope.and_then(|s| s.closed_until(now.mono));
+        let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
         let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
-        let (due, reason) = self.due(now, &live, closed, told);
+        let (due, reason) = self.due(now, &live, line);
         let wait_ms = due.ms_since(now.mono);
         let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
         let over = if due >= wait_end { Some(too_long) } else { self.over_budget(now, &live, wait_ms) };
@@ -200,13 +200,15 @@ impl Coordinator {
     }
 
     /// The instant of the next attempt: never before the boundary, jitter only on top.
-    fn due(&self, now: Now, live: &Live, closed: Option<Mono>, told: Option<Mono>) -> (Mono, WaitReason) {
+    fn due(&self, now: Now, live: &Live, line: Option<(Mono, WaitReason)>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
-        let floor = self.settings.backoff.floor_ms;
-        if let Some(opens) = closed.max(told) {
-            let reason = if told >= closed { WaitReason::Boundary } else { WaitReason::Backoff };
-            let opens = opens.max(now.mono.plus_ms(floor));
-            return (opens.plus_ms(self.jitter_ms(action, attempt.0)), reason);
+        // The draw that closed the scope, where it was this one: then it stands in line as all the others do.
+        let jitter_ms = self.jitter_ms(action, attempt.0);
+        let floor = now.mono.plus_ms(self.settings.backoff.floor_ms.saturating_add(jitter_ms));
+        let told = live.told_until.filter(|until| *until > now.mono);
+        let alone = told.map(|until| (until.plus_ms(jitter_ms), WaitReason::Boundary));
+        if let Some((opens, reason)) = line.into_iter().chain(alone).max() {
+            return (opens.max(floor), reason);
         }
         let retry = live.tried.max(1);
         let wait = backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry);
@@ -238,8 +240,8 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let closed = self.scopes.get(&scope).and_then(|s| Some((s.closed_until(now.mono)?, s.closed_by())));
-        let (closed, reason) = closed.unwrap_or((now.mono, WaitReason::Boundary));
+        let line = self.scopes.get(&scope).and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
+        let (due, reason) = line.unwrap_or((now.mono, WaitReason::Boundary));
         self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
         if let Some(s) = self.scopes.get_mut(&scope) {
             s.give_slot();
@@ -248,7 +250,6 @@ impl Coordinator {
         let rule = &live.request.rule;
         let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
         let expires = live.last_instant(start.plus_ms(seconds.saturating_mul(1_000)));
-        let due = closed.plus_ms(self.jitter_ms(action, attempt.0));
         if due >= expires {
             self.give_up(now, live, out);
             return self.pump(now, &scope, out);
@@ -307,11 +308,12 @@ impl Coordinator {
             }
             None => return,
         };
+        let jitter_ms = self.jitter_ms(live.request.action, live.tried);
         let Some(s) = self.scopes.get_mut(&scope) else { return };
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
-        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff });
+        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),

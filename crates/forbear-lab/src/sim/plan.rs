@@ -111,11 +111,13 @@ impl Plan {
         };
         let all = [408, 429, 500, 502, 503, 504];
         let attempts = rng.range(2, 5);
+        // A policy may allow more attempts of an uncertain write: those that are proven undone.
+        let uncertain = rng.pick(&[1, 1, 3]);
         let rules = [
             rule(rng, attempts, &all),
             rule(rng, attempts, &all),
-            rule(rng, attempts, &[408, 429, 500, 502, 503, 504]),
-            rule(rng, 1, &[]),
+            rule(rng, attempts, &all),
+            if uncertain == 1 { rule(rng, 1, &[]) } else { rule(rng, uncertain, &all) },
         ];
         let settings = Settings {
             task: TaskRule { max_retries: rng.pick(&[2, 4, 10, 100]), max_wait_seconds: rng.pick(&[10, 60, 600]) },
