@@ -20,7 +20,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, BodyLimits, RequestBody, receive};
+use crate::http::body::{BodyError, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -39,13 +39,14 @@ impl Held {
         Self { bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// What one more body may hold: its own cap, or nothing when all places are taken.
-    fn cap(&self, replay_bytes_max: u64) -> u64 {
-        if self.bytes.load(Ordering::Relaxed).saturating_add(replay_bytes_max) > self.bytes_max {
-            0
-        } else {
-            replay_bytes_max
-        }
+    /// Takes places for a piece of a body, or none.
+    fn reserve(&self, wanted: u64) -> bool {
+        let more = |held: u64| held.checked_add(wanted).filter(|all| *all <= self.bytes_max);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -152,15 +153,15 @@ impl Call {
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
-        let limits = self.gateway.limits;
-        let held = &self.gateway.held;
-        let limits = BodyLimits { replay_bytes_max: held.cap(limits.replay_bytes_max), ..limits };
-        match receive(&self.head, incoming, limits).await {
+        let Self { head, gateway, held_bytes, .. } = self;
+        // Counted as it comes, so that what is half sent counts too, and what was only announced does not.
+        let keep = |bytes| {
+            let has_place = gateway.held.reserve(bytes);
+            *held_bytes += if has_place { bytes } else { 0 };
+            has_place
+        };
+        match receive(head, incoming, gateway.limits, keep).await {
             Ok(body) => {
-                if let RequestBody::Replayable(replay) = &body {
-                    self.held_bytes = replay.bytes();
-                    held.bytes.fetch_add(self.held_bytes, Ordering::Relaxed);
-                }
                 self.body = Some(body);
                 Ok(())
             }
@@ -282,7 +283,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.gateway.held.bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+        self.gateway.held.give_back(self.held_bytes);
         if self.admitted {
             self.gateway.shard.note(Input::AgentLeft { action: self.action() });
             self.gateway.shard.hang_up(self.action());
