@@ -144,13 +144,13 @@ fn recorded(home: &Home, acknowledged: &[String]) {
     let verified = reader.verify(|_| ()).expect("the chain verifies");
     for name in acknowledged {
         let filter = ActionFilter { task: Some(name.clone()), ..ActionFilter::default() };
-        let actions = reader.actions(&filter, 10, None).unwrap().actions;
+        let actions = reader.actions(&filter, 10, None).expect("they can be read").actions;
         let succeeded = actions.iter().filter(|a| a.outcome.as_deref() == Some("succeeded")).count();
         assert_eq!(succeeded, 1, "{name} was acknowledged: {actions:?}");
     }
     let (mut gaps, mut from) = (0, Seq(1));
     while from <= Seq(verified.head.seq) {
-        let events = reader.events(from, 5_000).unwrap();
+        let events = reader.events(from, 5_000).expect("they can be read");
         gaps += events.iter().filter(|e| matches!(&e.fact, Fact::LogGap { .. })).count();
         from = Seq(events.last().expect("the journal has no hole").seq.0 + 1);
     }
@@ -209,7 +209,7 @@ fn fill_but(filler: &Path, free: usize) {
     while file.write_all(&[0; 4096]).is_ok() {
         bytes += 4096;
     }
-    file.set_len(u64::try_from(bytes - free).unwrap()).expect("it can be cut");
+    file.set_len(u64::try_from(bytes - free).expect("it is small")).expect("it can be cut");
 }
 
 async fn half_made_under_quota(home: &Home) {
