@@ -105,6 +105,22 @@ pub struct ActionStory {
     pub events: Vec<StoryEvent>,
     /// Earlier events are no longer kept.
     pub cut: bool,
+    /// What it does right now; null once it has ended.
+    #[serde(default)]
+    pub now: Option<Standing>,
+}
+
+/// What an action that an agent waits for does right now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Standing {
+    /// `waiting`, `in_flight` or `relaying`.
+    pub stage: String,
+    /// Why it waits: `boundary`, `backoff`, `slot` or `pacing`.
+    pub waits_for: Option<String>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_allowed_at: Option<At>,
+    pub attempts: u32,
+    pub waited_ms: u64,
 }
 
 /// One durable fact, in words and as data.

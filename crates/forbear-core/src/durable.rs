@@ -89,6 +89,7 @@ pub struct AttemptRecord {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
+    pub attempt: AttemptNo,
     pub scope: ScopeId,
     pub task: TaskId,
     pub wait_ms: u64,
@@ -131,8 +132,14 @@ impl Durable {
                     open.result(result);
                 }
             }
-            Fact::RetryScheduled { scope, task, wait_ms, .. } => {
-                let charge = Charge { scope: scope.clone(), task: task.clone(), wait_ms: *wait_ms, at: event.at };
+            Fact::RetryScheduled { attempt, scope, task, wait_ms, .. } => {
+                let charge = Charge {
+                    attempt: *attempt,
+                    scope: scope.clone(),
+                    task: task.clone(),
+                    wait_ms: *wait_ms,
+                    at: event.at,
+                };
                 self.charge(event.action, charge);
             }
             Fact::RetryReturned { .. } => self.give_back(event.action),

@@ -29,7 +29,8 @@ impl Coordinator {
         let mut out = Commands::new();
         let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
             let until = record.retry_not_before.filter(|until| *until > now.wall)?;
-            Some((scope.clone(), now.mono_at(until)))
+            // The part of a millisecond that was cut off when it was written may have been nearly a whole one.
+            Some((scope.clone(), now.mono_at(until).plus_ms(1)))
         });
         this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);
@@ -62,9 +63,10 @@ impl Coordinator {
         for live in self.live.values_mut() {
             let open = self.durable.open.get(&live.request.action);
             live.recorded = open.is_some();
-            if open.is_none_or(|o| o.charged.is_none()) {
+            let known = open.and_then(|o| o.charged.as_ref()).map(|c| c.attempt);
+            if known != live.charged.map(|(attempt, _)| attempt) {
                 // The charge went with its event: there is nothing to give back.
-                live.charged_wait_ms = None;
+                live.charged = None;
             }
         }
         self.settle_orphans(now, &mut out);
@@ -102,7 +104,7 @@ impl Coordinator {
         let last = open.attempts.last();
         if let (Phase::Planned, Some(charge)) = (open.phase, &open.charged) {
             let fact = Fact::RetryReturned {
-                attempt: AttemptNo(last.map_or(1, |a| a.attempt.0 + 1)),
+                attempt: charge.attempt,
                 scope: charge.scope.clone(),
                 task: charge.task.clone(),
                 wait_ms: charge.wait_ms,

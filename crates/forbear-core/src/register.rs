@@ -51,6 +51,8 @@ pub struct Scope {
     closed_until: Option<Mono>,
     /// The provider's own word on that instant; where it is earlier or missing, `closed_until` is our backoff.
     told_until: Option<Mono>,
+    /// `closed_until` and the jitter on top: one draw for the whole line, so that it leaves in its order.
+    opens_at: Mono,
     /// The event that closed it last.
     pub boundary_seq: crate::ids::Seq,
     /// The scope opened after a boundary and its line has not run dry since.
@@ -81,6 +83,7 @@ impl Scope {
             waiting: BTreeSet::new(),
             closed_until: None,
             told_until: None,
+            opens_at: Mono(0),
             boundary_seq: crate::ids::Seq(0),
             recovering: false,
             next_release: Mono(0),
@@ -101,17 +104,26 @@ impl Scope {
 
     /// Closes the scope until `until`, or longer if it already is. `by` is [`WaitReason::Boundary`] where the provider
     /// named the instant.
-    pub fn close(&mut self, until: Mono, by: WaitReason) {
+    pub fn close(&mut self, until: Mono, by: WaitReason, jitter_ms: u64) {
         if by == WaitReason::Boundary {
             self.told_until = self.told_until.max(Some(until));
         }
-        self.closed_until = Some(self.closed_until.map_or(until, |c| c.max(until)));
+        if self.closed_until.is_none_or(|closed| closed < until) {
+            self.closed_until = Some(until);
+            self.opens_at = until.plus_ms(jitter_ms);
+        }
         self.recovering = true;
     }
 
     #[must_use]
     pub fn closed_until(&self, now: Mono) -> Option<Mono> {
         self.closed_until.filter(|c| *c > now)
+    }
+
+    /// When the first of the line may leave, while that is to come.
+    #[must_use]
+    pub fn opens_at(&self, now: Mono) -> Option<Mono> {
+        Some(self.opens_at).filter(|at| *at > now)
     }
 
     /// The provider's boundary, where it named one that still stands.
@@ -129,8 +141,8 @@ impl Scope {
     /// Whether a call that is due may leave, apart from those in line before it.
     #[must_use]
     pub fn turn(&self, now: Mono) -> Turn {
-        if let Some(until) = self.closed_until(now) {
-            return Turn::At(until, self.closed_by());
+        if let Some(at) = self.opens_at(now) {
+            return Turn::At(at, self.closed_by());
         }
         if self.in_flight >= self.limits.max_concurrent_requests {
             return Turn::WhenFree;
@@ -204,10 +216,15 @@ impl Scope {
     }
 }
 
-/// The wall time that a scope's `closed_until` stands for.
+/// What two readings of one instant may differ by through rounding and a clock that is being slewed.
+const SAME_INSTANT_MS: u64 = 1_000;
+
+/// The wall time that a scope's `closed_until` stands for: as it was written down, so that everybody is told the same
+/// instant, unless the wall clock was stepped since.
 #[must_use]
-pub fn closed_wall(scope: &Scope, now: Now) -> Option<Wall> {
-    scope.closed_until(now.mono).map(|until| now.wall_at(until))
+pub fn closed_wall(scope: &Scope, written: Option<Wall>, now: Now) -> Option<Wall> {
+    let counted = now.wall_at(scope.closed_until(now.mono)?);
+    Some(written.filter(|written| written.0.abs_diff(counted.0) <= SAME_INSTANT_MS).unwrap_or(counted))
 }
 
 #[cfg(test)]
@@ -227,31 +244,45 @@ mod tests {
     #[test]
     fn a_boundary_only_moves_later_and_no_one_passes_it() {
         let mut scope = Scope::new(LIMITS);
-        scope.close(at(60_000), WaitReason::Boundary);
-        scope.close(at(1_000), WaitReason::Boundary);
+        scope.close(at(60_000), WaitReason::Boundary, 0);
+        scope.close(at(1_000), WaitReason::Boundary, 0);
         scope.wait(place(0, 1));
         assert_eq!(scope.release(at(59_999), |_, _| 0), None);
         assert_eq!(scope.release(at(60_000), |_, _| 0).map(|p| p.order), Some(1));
     }
 
     #[test]
+    fn one_instant_is_told_in_one_way() {
+        let mut scope = Scope::new(LIMITS);
+        scope.close(Mono(5_000_400_000), WaitReason::Boundary, 0);
+        let written = Some(Wall(105_001));
+        for (mono, wall) in [(400_000, 100_000), (999_999, 100_001), (4_700_000_000, 104_699)] {
+            let now = Now { mono: Mono(mono), wall: Wall(wall) };
+            assert_eq!(closed_wall(&scope, written, now), written);
+        }
+        let stepped = Now { mono: Mono(400_000), wall: Wall(200_000) };
+        assert_eq!(closed_wall(&scope, written, stepped), Some(Wall(205_000)));
+        assert_eq!(closed_wall(&scope, written, Now { mono: Mono(5_000_400_000), wall: Wall(0) }), None);
+    }
+
+    #[test]
     fn our_own_backoff_is_never_told_as_the_providers_boundary() {
         let mut scope = Scope::new(LIMITS);
-        scope.close(at(1_000), WaitReason::Boundary);
-        scope.close(at(2_000), WaitReason::Backoff);
+        scope.close(at(1_000), WaitReason::Boundary, 0);
+        scope.close(at(2_000), WaitReason::Backoff, 0);
         assert_eq!(
             (scope.turn(at(0)), scope.told_until(at(0))),
             (Turn::At(at(2_000), WaitReason::Backoff), Some(at(1_000)))
         );
-        scope.close(at(3_000), WaitReason::Boundary);
-        scope.close(at(2_500), WaitReason::Backoff);
+        scope.close(at(3_000), WaitReason::Boundary, 0);
+        scope.close(at(2_500), WaitReason::Backoff, 0);
         assert_eq!(scope.turn(at(0)), Turn::At(at(3_000), WaitReason::Boundary));
     }
 
     #[test]
     fn waiters_leave_in_order_and_apart() {
         let mut scope = Scope::new(LIMITS);
-        scope.close(at(10), WaitReason::Boundary);
+        scope.close(at(10), WaitReason::Boundary, 0);
         for order in [3, 1, 2] {
             scope.wait(place(0, order));
         }

@@ -54,7 +54,7 @@ impl Coordinator {
         let scope = self.scopes.get(id);
         let record = self.durable.scopes.get(id);
         let stored = record.and_then(|r| r.retry_not_before).filter(|at| *at > now.wall);
-        let next_allowed_at = scope.map_or(stored, |s| closed_wall(s, now));
+        let next_allowed_at = scope.map_or(stored, |s| closed_wall(s, record.and_then(|r| r.retry_not_before), now));
         let boundary = record.and_then(|r| r.boundary.as_ref()).filter(|_| next_allowed_at.is_some());
         let malformed = record.and_then(|r| r.malformed.first()).filter(|_| next_allowed_at.is_some());
         let source = next_allowed_at.map(|_| match (boundary, malformed) {

@@ -23,7 +23,8 @@ use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
 use forbear_api::control::{Ready, ScopeRow, TaskCancelled};
 use forbear_api::problem::Kind;
-use forbear_core::ids::TaskId;
+use forbear_core::ids::{ActionId, TaskId};
+use forbear_core::view::LiveView;
 use tokio::sync::Semaphore;
 
 use reply::problem;
@@ -64,6 +65,8 @@ pub struct Control {
     pub data_dir: PathBuf,
     pub ready: Ask<Ready>,
     pub scopes: Ask<Vec<ScopeRow>>,
+    /// What an action does right now, if it has not ended.
+    pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
     pub cancel_task: CancelTask,
     pub scope_of: ScopeOf,
     /// Host names, beside loopback's and any IP address, under which the server may be called.

@@ -24,7 +24,7 @@ pub(crate) fn build(
     names: Vec<String>,
 ) -> Router {
     let shard = &gateway.shard;
-    let (ready, scopes, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
+    let (ready, scopes, live, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
     let gateway = Arc::clone(gateway);
     router(Control {
         token,
@@ -34,6 +34,7 @@ pub(crate) fn build(
             Ready { ready: why.is_none(), why }
         }),
         scopes: Arc::new(move || scope_rows(&scopes.scopes(SCOPES_MAX))),
+        live: Arc::new(move |action| live.live_action(action)),
         cancel_task: Arc::new(move |task, by| cancel.cancel_task(task, by.to_owned())),
         scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),
         names,

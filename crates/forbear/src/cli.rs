@@ -70,7 +70,7 @@ pub(crate) struct Serve {
     /// Where the journal and the keys are
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// How the log on stderr is written
+    /// How the log on stderr is written; FORBEAR_LOG=debug says more
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<Log>,
 }

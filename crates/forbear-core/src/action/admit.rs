@@ -18,6 +18,8 @@ impl Coordinator {
         }
         let deadline = now.mono_at(request.deadline);
         let mut live = Live::new(request, now.mono, deadline, Stage::InFlight(crate::ids::AttemptNo(0)));
+        self.order += 1;
+        live.order = self.order;
         let request = &live.request;
         if self.draining {
             return self.refuse(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
@@ -88,10 +90,6 @@ impl Coordinator {
             return self.refuse(now, live, Outcome::Shed, why, Some(seconds), out);
         }
         self.record_if_due(now, &mut live, out);
-        let due = match reason {
-            WaitReason::Boundary | WaitReason::Backoff => due.plus_ms(self.jitter_ms(live.request.action, 1)),
-            _ => due,
-        };
         let expires = live.last_instant(queue_end);
         self.wait(now, live, due, expires, reason, out);
     }
@@ -160,11 +158,12 @@ impl Coordinator {
 
     pub(crate) fn scope_mut(&mut self, now: Now, request: &Request) -> &mut Scope {
         if !self.scopes.contains_key(&request.scope) {
+            let jitter_ms = self.jitter_ms(request.action, 1);
             let mut scope = Scope::new(request.limits);
             // Known from the journal at the start; since then the monotonic clock alone counts.
             if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
                 let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
-                scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff });
+                scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
             }
             self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);
@@ -190,9 +189,8 @@ impl Coordinator {
         reason: WaitReason,
         out: &mut Commands,
     ) {
-        self.order += 1;
         let action = live.request.action;
-        let place = Place { due, order: self.order, action };
+        let place = Place { due, order: live.order, action };
         let scope = live.request.scope.clone();
         live.stage = Stage::Waiting { place, since: now.mono, expires, reason };
         self.expiries.insert((expires, action));

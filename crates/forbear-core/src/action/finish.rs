@@ -53,7 +53,7 @@ impl Coordinator {
     /// Ends without a further attempt. What this means to the agent depends on what the attempts left behind.
     pub(crate) fn stop(&mut self, now: Now, mut live: Live, wanted: Outcome, why: &str, out: &mut Commands) {
         let attempt = AttemptNo(live.tried);
-        self.give_back(now, &mut live, attempt, out);
+        self.give_back(now, &mut live, out);
         let writes = live.request.rank.writes();
         if writes && live.effect == Effect::Unknown {
             return self.leave_unknown(now, live, attempt, why, out);
@@ -65,8 +65,7 @@ impl Coordinator {
     }
 
     pub(crate) fn defer(&mut self, now: Now, mut live: Live, why: &str, seconds: u64, out: &mut Commands) {
-        let attempt = AttemptNo(live.tried);
-        self.give_back(now, &mut live, attempt, out);
+        self.give_back(now, &mut live, out);
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
 
@@ -144,7 +143,9 @@ impl Coordinator {
     pub(crate) fn answer_of(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {
         let writes = live.request.rank.writes();
         let provider_status = live.last.as_ref().map(|l| l.status);
-        let next = self.scopes.get(&live.request.scope).and_then(|s| crate::register::closed_wall(s, now));
+        let scope = &live.request.scope;
+        let written = self.durable.scopes.get(scope).and_then(|record| record.retry_not_before);
+        let next = self.scopes.get(scope).and_then(|s| crate::register::closed_wall(s, written, now));
         let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.until);
         Answer {
             status: http_status(outcome, writes, provider_status),
@@ -163,8 +164,8 @@ impl Coordinator {
     }
 
     /// A charged retry that never left costs nothing.
-    pub(crate) fn give_back(&mut self, now: Now, live: &mut Live, attempt: AttemptNo, out: &mut Commands) {
-        let Some(wait_ms) = live.charged_wait_ms.take() else { return };
+    pub(crate) fn give_back(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+        let Some((attempt, wait_ms)) = live.charged.take() else { return };
         let fact = Fact::RetryReturned {
             attempt,
             scope: live.request.scope.clone(),

@@ -50,7 +50,7 @@ impl Coordinator {
                     let scope = live.request.scope.clone();
                     // It may have left: it counts, and its charge stays.
                     live.sends += 1;
-                    live.charged_wait_ms = None;
+                    live.charged = None;
                     out.push(Command::CancelUpstream { action, attempt });
                     self.stop(now, live, Outcome::Cancelled, why, out);
                     self.free_slot(now, &scope, out);

@@ -12,6 +12,8 @@ pub struct Live {
     pub request: Box<Request>,
     pub came: Mono,
     pub deadline: Mono,
+    /// Its place among those who are due at the same instant: in the order in which they came.
+    pub order: u64,
     pub stage: Stage,
     /// Attempts made, sent or not: the number of the last.
     pub tried: u32,
@@ -34,8 +36,8 @@ pub struct Live {
     pub last: Option<LastAnswer>,
     /// What the provider said to this call alone, where it did not close the scope: not before this instant.
     pub told_until: Option<Mono>,
-    /// A retry was charged and has not left.
-    pub charged_wait_ms: Option<u64>,
+    /// A retry was charged and has not left: for which attempt, and for how many milliseconds of waiting.
+    pub charged: Option<(AttemptNo, u64)>,
     pub waited_ms: u64,
     pub agent_here: bool,
     /// Set while a write goes on though its agent or task is gone.
@@ -65,6 +67,7 @@ impl Live {
             request,
             came,
             deadline,
+            order: 0,
             stage,
             tried: 0,
             sends: 0,
@@ -78,7 +81,7 @@ impl Live {
             effect: Effect::NotApplied,
             last: None,
             told_until: None,
-            charged_wait_ms: None,
+            charged: None,
             waited_ms: 0,
             agent_here: true,
             follow_only: None,

@@ -65,10 +65,10 @@ impl Coordinator {
         match report.evidence {
             // A charge whose attempt never left goes back, once that is in the journal.
             Evidence::NotSent => {}
-            Evidence::Refused => live.charged_wait_ms = None,
+            Evidence::Refused => live.charged = None,
             _ => {
                 live.sends += 1;
-                live.charged_wait_ms = None;
+                live.charged = None;
             }
         }
         let straight = live.tried == 1 && seen.is_some_and(|h| h.classification.kind == crate::classify::Kind::Success);
@@ -103,8 +103,8 @@ impl Coordinator {
             transport: report.transport.clone(),
         };
         let seq = self.emit(now, Some(live.request.action), Fact::ActionResult(Box::new(result)), write, out);
-        if report.evidence == Evidence::NotSent && live.charged_wait_ms.is_some() {
-            self.give_back(now, live, attempt, out);
+        if report.evidence == Evidence::NotSent && live.charged.is_some() {
+            self.give_back(now, live, out);
         }
         live.last_seq = Some(seq);
         Some(seq)

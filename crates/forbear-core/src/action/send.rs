@@ -59,7 +59,8 @@ impl Coordinator {
             out.push(dispatch);
             return;
         }
-        let (write, retry) = (write_for(&live.request), live.tried > 1);
+        // Held back before its first byte, a first attempt has a second number and is no retry.
+        let (write, retry) = (write_for(&live.request), live.charged.is_some());
         if retry {
             let fact = Fact::RetryStarted { attempt, retry_started_at: now.wall };
             self.emit(now, Some(action), fact, write, out);
@@ -155,15 +156,22 @@ impl Coordinator {
             return self.stop_unjournaled(now, live, out);
         }
         let action = live.request.action;
-        let first_refusal = *live.first_refusal.get_or_insert(now.mono);
+        // What never left was refused by nobody: it still waits for its first send, within that bound.
+        let (since, bound_seconds, too_long) = if live.sends == 0 && live.last.is_none() {
+            let seconds = live.request.rule.max_queue_seconds;
+            (live.came, seconds, "the wait is longer than max_queue_seconds of its class")
+        } else {
+            let since = *live.first_refusal.get_or_insert(now.mono);
+            (since, live.request.rule.max_wait_seconds, "the wait is longer than max_wait_seconds of its class")
+        };
         let scope = self.scopes.get(&live.request.scope);
-        let closed = scope.and_then(|s| s.closed_until(now.mono));
+        let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
         let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
-        let (due, reason) = self.due(now, &live, closed, told);
+        let (due, reason) = self.due(now, &live, line);
         let wait_ms = due.ms_since(now.mono);
-        let rule = &live.request.rule;
-        let wait_end = first_refusal.plus_ms(rule.max_wait_seconds.saturating_mul(1_000));
-        if let Some(over) = self.over_budget(now, &live, due, wait_end, wait_ms) {
+        let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
+        let over = if due >= wait_end { Some(too_long) } else { self.over_budget(now, &live, wait_ms) };
+        if let Some(over) = over {
             return self.stop(now, live, Outcome::BudgetExhausted, over, out);
         }
         if due >= live.deadline {
@@ -184,7 +192,7 @@ impl Coordinator {
             wait_ms,
         };
         let write = write_for(&live.request);
-        live.charged_wait_ms = Some(wait_ms);
+        live.charged = Some((attempt, wait_ms));
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
         let expires = live.last_instant(wait_end);
@@ -192,26 +200,26 @@ impl Coordinator {
     }
 
     /// The instant of the next attempt: never before the boundary, jitter only on top.
-    fn due(&self, now: Now, live: &Live, closed: Option<Mono>, told: Option<Mono>) -> (Mono, WaitReason) {
+    fn due(&self, now: Now, live: &Live, line: Option<(Mono, WaitReason)>) -> (Mono, WaitReason) {
         let (action, attempt) = (live.request.action, AttemptNo(live.tried));
-        let floor = self.settings.backoff.floor_ms;
-        if let Some(opens) = closed.max(told) {
-            let reason = if told >= closed { WaitReason::Boundary } else { WaitReason::Backoff };
-            let opens = opens.max(now.mono.plus_ms(floor));
-            return (opens.plus_ms(self.jitter_ms(action, attempt.0)), reason);
+        // The draw that closed the scope, where it was this one: then it stands in line as all the others do.
+        let jitter_ms = self.jitter_ms(action, attempt.0);
+        let floor = now.mono.plus_ms(self.settings.backoff.floor_ms.saturating_add(jitter_ms));
+        let told = live.told_until.filter(|until| *until > now.mono);
+        let alone = told.map(|until| (until.plus_ms(jitter_ms), WaitReason::Boundary));
+        if let Some((opens, reason)) = line.into_iter().chain(alone).max() {
+            return (opens.max(floor), reason);
         }
         let retry = live.tried.max(1);
         let wait = backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry);
         (now.mono.plus_ms(wait), WaitReason::Backoff)
     }
 
-    fn over_budget(&self, now: Now, live: &Live, due: Mono, wait_end: Mono, wait_ms: u64) -> Option<&'static str> {
+    fn over_budget(&self, now: Now, live: &Live, wait_ms: u64) -> Option<&'static str> {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
-        if due >= wait_end {
-            Some("the wait is longer than max_wait_seconds of its class")
-        } else if spent.retries >= task.max_retries {
+        if spent.retries >= task.max_retries {
             Some("its task has used max_retries")
         } else if spent.wait_ms.saturating_add(wait_ms) > task.max_wait_seconds.saturating_mul(1_000) {
             Some("its task has used max_wait_seconds")
@@ -232,8 +240,8 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let closed = self.scopes.get(&scope).and_then(|s| Some((s.closed_until(now.mono)?, s.closed_by())));
-        let (closed, reason) = closed.unwrap_or((now.mono, WaitReason::Boundary));
+        let line = self.scopes.get(&scope).and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
+        let (due, reason) = line.unwrap_or((now.mono, WaitReason::Boundary));
         self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
         if let Some(s) = self.scopes.get_mut(&scope) {
             s.give_slot();
@@ -242,7 +250,6 @@ impl Coordinator {
         let rule = &live.request.rule;
         let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
         let expires = live.last_instant(start.plus_ms(seconds.saturating_mul(1_000)));
-        let due = closed.plus_ms(self.jitter_ms(action, attempt.0));
         if due >= expires {
             self.give_up(now, live, out);
             return self.pump(now, &scope, out);
@@ -301,11 +308,12 @@ impl Coordinator {
             }
             None => return,
         };
+        let jitter_ms = self.jitter_ms(live.request.action, live.tried);
         let Some(s) = self.scopes.get_mut(&scope) else { return };
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
-        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff });
+        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),

@@ -54,7 +54,7 @@ pub(super) fn plain(path: &str) -> Option<Cow<'_, str>> {
     let ambiguous = |p: &str| {
         p.contains("//") || p.contains('\\') || p.split('/').any(|s| matches!(s.split(';').next(), Some("." | "..")))
     };
-    if ambiguous(&plain) {
+    if ambiguous(&plain) || hides_dots(path) {
         return None;
     }
     Some(match plain {
@@ -66,6 +66,23 @@ pub(super) fn plain(path: &str) -> Option<Cow<'_, str>> {
             Cow::Owned(p)
         }
     })
+}
+
+/// Whether a server that decodes more than once, as some do behind others, would find a dot segment (`%252e%252e`).
+fn hides_dots(path: &str) -> bool {
+    if !path.contains("%25") {
+        return false;
+    }
+    // All layers of `%25` come off in one pass: what one leaves behind may be the beginning of the next.
+    let mut bare = Vec::with_capacity(path.len());
+    for byte in path.bytes() {
+        bare.push(byte);
+        if bare.ends_with(b"%25") {
+            bare.truncate(bare.len() - 2);
+        }
+    }
+    let bare = unescape(&String::from_utf8_lossy(&bare)).to_ascii_lowercase().replace("%2f", "/").replace("%5c", "/");
+    bare.split(['/', '\\']).any(|s| matches!(s.split([';', '?']).next(), Some("." | "..")))
 }
 
 fn unescape(path: &str) -> String {

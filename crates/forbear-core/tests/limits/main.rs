@@ -2,6 +2,8 @@
 //! runs many: the core under a clock that jumps. Their shorter halves run over real sockets in forbear-server's
 //! `faults_limits`.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
 mod boundaries;
 mod resets;
 mod world;

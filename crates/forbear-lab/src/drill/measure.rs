@@ -29,3 +29,41 @@ pub(super) fn keys(arrivals: &[Arrival]) -> Vec<&str> {
     keys.dedup();
     keys
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    use crate::provider::{Arrival, Fate};
+
+    /// An arrival that was answered at once.
+    pub(crate) fn arrival(at_ms: u64, status: u16) -> Arrival {
+        let at_ns = at_ms * super::NS_PER_MS;
+        Arrival {
+            n: at_ms,
+            at_ns,
+            wall_ms: 0,
+            connection: 1,
+            client_port: 1,
+            version: "HTTP/1.1",
+            stream: None,
+            method: "GET".to_owned(),
+            target: "/".to_owned(),
+            headers: Vec::new(),
+            trailers: Vec::new(),
+            credential: "drill".to_owned(),
+            route: None,
+            idempotency_key: None,
+            body_bytes: 0,
+            body_sha256: String::new(),
+            body: None,
+            body_complete: true,
+            refused_by_limit: false,
+            limit: None,
+            effect: None,
+            status: Some(status),
+            head_written_at_ns: Some(at_ns),
+            finished_at_ns: Some(at_ns),
+            peer_closed_at_ns: None,
+            fate: Fate::Answered,
+        }
+    }
+}

@@ -12,6 +12,7 @@ use super::gateway::Gateway;
 use super::measure::{first_head_ns, least_gap_ms, quiet_ms};
 use super::report::{Findings, Step};
 use super::setup::Provided;
+use crate::provider::Arrival;
 
 const ASK: &str = "three tasks share one quota and ask the same safe read";
 const HOLD: &str = "a 429 with Retry-After: 10 holds all work of the scope";
@@ -32,7 +33,7 @@ routes:
 
 pub(super) async fn run(quota: &Provided, gateway: &Gateway, policy: &Policy) -> Vec<Step> {
     match tokio::time::timeout(STEP_TIME_MAX, calls(quota, gateway)).await {
-        Ok(Ok(answers)) => judge(quota, policy, &answers),
+        Ok(Ok(answers)) => judge(&quota.provider.arrivals(), policy, &answers),
         Ok(Err(why)) => unmeasured(&why),
         Err(_) => unmeasured("the calls were not answered in time"),
     }
@@ -60,9 +61,8 @@ async fn calls(quota: &Provided, gateway: &Gateway) -> Result<Vec<Told>, String>
     Ok(vec![first, second, third])
 }
 
-fn judge(quota: &Provided, policy: &Policy, answers: &[Told]) -> Vec<Step> {
-    let arrivals = quota.provider.arrivals();
-    let head = first_head_ns(&arrivals, 429);
+fn judge(arrivals: &[Arrival], policy: &Policy, answers: &[Told]) -> Vec<Step> {
+    let head = first_head_ns(arrivals, 429);
     let succeeded = answers.iter().filter(|a| a.as_ref().is_ok_and(|a| a.status == 200)).count();
     let after = arrivals.iter().filter(|a| Some(a.at_ns) > head).count();
     // A policy may allow no wait that long: then the calls end with a reason, and fewer arrive.
@@ -83,7 +83,7 @@ fn judge(quota: &Provided, policy: &Policy, answers: &[Told]) -> Vec<Step> {
     }
 
     let mut held = Findings::new(HOLD);
-    let quiet = head.and_then(|head| quiet_ms(&arrivals, head));
+    let quiet = head.and_then(|head| quiet_ms(arrivals, head));
     let before = arrivals.iter().filter(|a| Some(a.at_ns) <= head).count();
     held.measured("retry_after_ms", BOUNDARY_MS);
     held.measured("quiet_after_refusal_ms", quiet);
@@ -94,7 +94,7 @@ fn judge(quota: &Provided, policy: &Policy, answers: &[Told]) -> Vec<Step> {
     });
 
     let mut apart = Findings::new(APART);
-    let gap = head.and_then(|head| least_gap_ms(&arrivals, head));
+    let gap = head.and_then(|head| least_gap_ms(arrivals, head));
     // Half of the policy's gap: what the network adds to one and takes from the next is not the server's.
     let least_ms = policy.pacing.release_gap_ms / 2;
     apart.measured("succeeded", succeeded);
@@ -117,4 +117,26 @@ fn judge(quota: &Provided, policy: &Policy, answers: &[Told]) -> Vec<Step> {
         }),
         apart.conclude(why),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::testing::arrival;
+    use super::*;
+
+    fn holds(arrivals: &[(u64, u16)]) -> Vec<bool> {
+        let arrivals: Vec<Arrival> = arrivals.iter().map(|(at_ms, status)| arrival(*at_ms, *status)).collect();
+        let ok = Answer { status: 200, fields: http::HeaderMap::new(), body: hyper::body::Bytes::new() };
+        let told = [Ok(ok.clone()), Ok(ok.clone()), Ok(ok)];
+        judge(&arrivals, &Policy::default(), &told).iter().map(|s| s.holds).collect()
+    }
+
+    #[test]
+    fn an_early_call_and_a_burst_are_seen() {
+        assert_eq!(holds(&[(0, 429), (10_020, 200), (10_150, 200), (10_300, 200)]), [true, true, true]);
+        assert_eq!(holds(&[(0, 429), (9_999, 200), (10_150, 200), (10_300, 200)]), [true, false, true]);
+        assert_eq!(holds(&[(0, 429), (10_020, 200), (10_021, 200), (10_300, 200)]), [true, true, false]);
+        assert_eq!(holds(&[(0, 429), (10_020, 200), (10_150, 200)]), [true, true, false]);
+        assert_eq!(holds(&[(0, 200), (1, 200), (2, 200)]), [true, false, false]);
+    }
 }

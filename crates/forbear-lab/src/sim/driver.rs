@@ -13,6 +13,8 @@ use super::world::{Happening, World, brief};
 
 /// Attempts in a thousand that find no connection: nothing leaves.
 const UNSENT_PERMILLE: u64 = 40;
+/// Results in a thousand that are told a second time.
+const TWICE_PERMILLE: u64 = 20;
 const FAST_FLUSH_MS: u64 = 1;
 const BEHIND_FLUSH_MS: u64 = 10;
 
@@ -130,8 +132,29 @@ impl World<'_> {
         answer: Option<Box<HeadSeen>>,
     ) {
         if incarnation == self.incarnation && self.core.is_some() {
+            if self.rng.permille(TWICE_PERMILLE) {
+                let (in_ms, answer) = (self.rng.pick(&[0, 500, 5_000]), answer.as_deref().cloned());
+                self.later(in_ms, Happening::HeardTwice { incarnation, action, attempt, evidence, answer });
+            }
             self.report(action, attempt, evidence, answer);
         }
+    }
+
+    /// A result that came before: it must change nothing.
+    pub(super) fn heard_twice(
+        &mut self,
+        incarnation: u32,
+        action: ActionId,
+        attempt: AttemptNo,
+        evidence: Evidence,
+        answer: Option<HeadSeen>,
+    ) {
+        if incarnation != self.incarnation {
+            return;
+        }
+        self.note(|_| format!("result a{}#{} is told again", action.0, attempt.0));
+        let report = Box::new(Report { evidence, answer, transport: None });
+        self.tell(Input::Result { action, attempt, report });
     }
 
     fn report(&mut self, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>>) {
@@ -240,19 +263,30 @@ impl World<'_> {
 
     /// Maybe it is all there and only the word is lost; maybe none of it is.
     fn append_fails(&mut self) {
-        self.store.failed = true;
+        let appended = self.store.appended;
         let lost = self.store.lose_suffix(&mut self.rng);
+        self.store.failed = true;
+        // What is appended until the core is told is lost as well.
+        self.store.appended = appended;
         self.note(|_| format!("append fails, {lost} events lost"));
         self.ledger.lossy = true;
+        let in_ms = self.rng.pick(&[0, 0, 1, 300]);
+        let incarnation = self.incarnation;
+        self.later(in_ms, Happening::FailureIsTold { incarnation });
+    }
+
+    pub(super) fn failure_is_told(&mut self, incarnation: u32) {
+        if incarnation != self.incarnation || self.core.is_none() {
+            return;
+        }
+        self.note(|_| "the core hears of the failed append".to_owned());
         self.tell(Input::AppendFailed { why: "disk full".into() });
         let in_ms = self.rng.pick(&[10, 1_000, 20_000]);
-        let incarnation = self.incarnation;
         self.later(in_ms, Happening::Thaws { incarnation });
     }
 
     pub(super) fn acknowledged(&mut self, incarnation: u32, up_to: usize) {
-        // A word from before the failure is not taken for one about what was written after it.
-        if incarnation == self.incarnation && !self.store.failed && up_to <= self.store.durable {
+        if incarnation == self.incarnation {
             self.tell(Input::Durable { seq: forbear_core::ids::Seq(up_to as u64) });
         }
     }
@@ -263,6 +297,7 @@ impl World<'_> {
         }
         self.note(|_| "thaw".to_owned());
         self.store.failed = false;
+        self.store.appended = self.store.durable as u64;
         self.rebuild_ledger();
         let (snapshot, from) = self.store.read_back(&mut self.rng);
         let now = self.now;

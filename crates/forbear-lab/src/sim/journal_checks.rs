@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use forbear_core::durable::Durable;
-use forbear_core::effect::Effect;
+use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, Event, Fact, Outcome};
-use forbear_core::ids::{ActionId, ScopeId, Seq, TaskId};
+use forbear_core::ids::{ActionId, AttemptNo, ScopeId, Seq, TaskId};
 use forbear_core::time::{Mono, Now, Wall};
 
 use super::plan::{Plan, SCOPES_MAX, TASKS_MAX};
@@ -37,6 +37,8 @@ pub(super) struct Trail {
     last: Option<Seq>,
     pub(super) requested: bool,
     sent: u32,
+    /// The retry that was charged and neither left nor came back.
+    charged: Option<AttemptNo>,
     pub(super) ended: Option<(Outcome, Effect)>,
     pub(super) open_unknown: bool,
 }
@@ -79,7 +81,7 @@ impl World<'_> {
 
     /// Before the event enters the journal.
     pub(super) fn check_event(&mut self, event: &Event) {
-        let due = self.store.journal.len() as u64 + 1;
+        let due = self.store.appended + 1;
         if event.seq.0 != due {
             return self.fail("journal_is_dense", |_| format!("event {} where {due} is due", event.seq.0));
         }
@@ -154,6 +156,8 @@ impl World<'_> {
 
     fn read_trail(&mut self, action: ActionId, event: &Event) -> Result<(), (&'static str, String)> {
         let writes = self.call(action).is_some_and(|c| c.request.rank.writes());
+        // What a read spent may be lost with a failed append.
+        let whole = writes || !self.ledger.lossy;
         let trail = self.ledger.trails.entry(action).or_default();
         let name = format_args!("a{} event {}", action.0, event.seq.0);
         if event.prev != trail.last {
@@ -174,6 +178,24 @@ impl World<'_> {
                 }
                 trail.sent = attempt.0;
             }
+            Fact::RetryScheduled { attempt, .. } => {
+                let unspent = trail.charged.replace(*attempt).filter(|_| whole);
+                return match unspent {
+                    Some(last) => Err(("charged_once", format!("{name}: charged while #{} is unspent", last.0))),
+                    None => Ok(()),
+                };
+            }
+            Fact::RetryStarted { .. } if trail.charged.is_none() && whole => {
+                return Err(("charged_once", format!("{name}: a retry that nothing charged")));
+            }
+            Fact::RetryReturned { attempt, .. } => {
+                let spent = trail.charged.take();
+                return match spent {
+                    Some(charged) if charged == *attempt => Ok(()),
+                    _ => Err(("charged_once", format!("{name}: #{} comes back", attempt.0))),
+                };
+            }
+            Fact::ActionResult(result) if result.evidence != Evidence::NotSent => trail.charged = None,
             Fact::ActionFinished(finished) => return end(trail, finished, writes, &name),
             _ => {}
         }

@@ -59,6 +59,7 @@ pub(super) struct Plan {
     pub(super) suspends: u64,
     pub(super) cancels: u64,
     pub(super) drains: bool,
+    pub(super) fills: bool,
     pub(super) leaves_permille: u64,
     pub(super) snapshots_permille: u64,
 }
@@ -110,11 +111,13 @@ impl Plan {
         };
         let all = [408, 429, 500, 502, 503, 504];
         let attempts = rng.range(2, 5);
+        // A policy may allow more attempts of an uncertain write: those that are proven undone.
+        let uncertain = rng.pick(&[1, 1, 3]);
         let rules = [
             rule(rng, attempts, &all),
             rule(rng, attempts, &all),
-            rule(rng, attempts, &[408, 429, 500, 502, 503, 504]),
-            rule(rng, 1, &[]),
+            rule(rng, attempts, &all),
+            if uncertain == 1 { rule(rng, 1, &[]) } else { rule(rng, uncertain, &all) },
         ];
         let settings = Settings {
             task: TaskRule { max_retries: rng.pick(&[2, 4, 10, 100]), max_wait_seconds: rng.pick(&[10, 60, 600]) },
@@ -153,6 +156,7 @@ impl Plan {
             suspends: rng.pick(&[0, 0, 0, 0, 1]),
             cancels: rng.pick(&[0, 0, 0, 1, 2]),
             drains: rng.permille(50),
+            fills: rng.permille(50),
             leaves_permille: rng.pick(&[0, 50, 300]),
             snapshots_permille: rng.pick(&[0, 10, 100]),
         }

@@ -32,13 +32,20 @@ pub(super) struct Store {
     pub(super) durable: usize,
     /// A commit is under way, up to here.
     pub(super) committing: Option<usize>,
+    /// Nothing is written any more, whether the core knows it yet or not.
     pub(super) failed: bool,
+    /// The last number that the core appended, written or not.
+    pub(super) appended: u64,
     proofs: BTreeMap<ActionId, Proof>,
     snapshots: Vec<Durable>,
 }
 
 impl Store {
     pub(super) fn append(&mut self, event: Event, at: Now) {
+        self.appended = event.seq.0;
+        if self.failed {
+            return;
+        }
         self.journal.push(Entry { event, at });
     }
 
@@ -72,6 +79,7 @@ impl Store {
         let kept = usize::try_from(rng.range(0, waiting as u64)).unwrap_or(0);
         self.advance(self.durable + kept);
         self.journal.truncate(self.durable);
+        self.appended = self.durable as u64;
         self.committing = None;
         waiting - kept
     }

@@ -32,14 +32,18 @@ pub(super) enum Happening {
     FirstByte { incarnation: u32, dispatch: Dispatch },
     Commits { intent: usize, action: ActionId, key: Option<u128> },
     Head { incarnation: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
+    HeardTwice { incarnation: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<HeadSeen> },
     Ends { incarnation: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd },
     Flushed { incarnation: u32, up_to: usize },
     Acknowledged { incarnation: u32, up_to: usize },
+    FailureIsTold { incarnation: u32 },
     Thaws { incarnation: u32 },
     Crashes,
     Starts,
     WallSteps { ms: i64 },
     Suspends { ms: u64 },
+    Fills { full: bool },
+    LoadsPolicy,
     Drains,
 }
 
@@ -115,6 +119,12 @@ impl<'f> World<'f> {
             let (at, ms) = (self.rng.range(0, span), self.rng.range(1_000, 3_600_000));
             self.later(at, Happening::Suspends { ms });
         }
+        if self.plan.fills {
+            let (from, to) = (self.rng.range(0, span), self.rng.range(0, span));
+            self.later(from, Happening::Fills { full: true });
+            self.later(to, Happening::Fills { full: false });
+            self.later(to, Happening::LoadsPolicy);
+        }
         if self.plan.drains {
             let at = self.rng.range(span / 2, span);
             self.later(at, Happening::Drains);
@@ -178,6 +188,10 @@ impl<'f> World<'f> {
             Happening::Ends { incarnation, action, attempt, end } => self.ends(incarnation, action, attempt, end),
             Happening::Flushed { incarnation, up_to } => self.flushed(incarnation, up_to),
             Happening::Acknowledged { incarnation, up_to } => self.acknowledged(incarnation, up_to),
+            Happening::HeardTwice { incarnation, action, attempt, evidence, answer } => {
+                self.heard_twice(incarnation, action, attempt, evidence, answer);
+            }
+            Happening::FailureIsTold { incarnation } => self.failure_is_told(incarnation),
             Happening::Thaws { incarnation } => self.thaws(incarnation),
             Happening::Crashes => self.crashes(),
             Happening::Starts => self.starts(),
@@ -192,6 +206,15 @@ impl<'f> World<'f> {
                 self.note(|_| format!("suspended for {ms} ms"));
                 self.jump_to(self.now.mono.plus_ms(ms));
                 self.ledger.slack_ms += ms;
+            }
+            Happening::Fills { full } => {
+                self.note(|_| format!("store full: {full}"));
+                self.tell(Input::StoreFull(full));
+            }
+            Happening::LoadsPolicy => {
+                let settings = self.plan.settings.clone();
+                self.note(|_| "policy loaded again".to_owned());
+                self.tell(Input::PolicyLoaded { settings, by: "person".into() });
             }
             Happening::Drains => {
                 self.note(|_| "drain".to_owned());

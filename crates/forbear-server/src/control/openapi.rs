@@ -38,4 +38,27 @@ mod tests {
             assert!(document["paths"][path][&method].is_object(), "{method} {path} is not in the document");
         }
     }
+
+    #[test]
+    fn every_reference_resolves() {
+        let document = serde_json::to_value(Document::openapi()).unwrap();
+        let mut references = Vec::new();
+        gather(&document, &mut references);
+        assert!(references.len() > 5, "{references:?}");
+        for reference in references {
+            let pointer = reference.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{reference} is not in the document");
+        }
+    }
+
+    fn gather(value: &serde_json::Value, into: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(members) => {
+                into.extend(members.get("$ref").and_then(|r| r.as_str()).map(str::to_owned));
+                members.values().for_each(|member| gather(member, into));
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|item| gather(item, into)),
+            _ => {}
+        }
+    }
 }

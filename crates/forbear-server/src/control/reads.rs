@@ -75,7 +75,8 @@ fn owns(shared: &Shared, action: &ActionRow, headers: &HeaderMap) -> bool {
 
 async fn find(shared: &Shared, id: &str) -> Result<Option<ActionStory>, Response> {
     let Ok(id) = id.parse::<ActionId>() else { return Ok(None) };
-    Ok(read(shared, move |reader| reader.action(id)).await?.map(story))
+    let live = (shared.control.live)(id);
+    Ok(read(shared, move |reader| reader.action(id)).await?.map(|found| story(found, live.as_ref())))
 }
 
 fn no_action(id: &str) -> Response {

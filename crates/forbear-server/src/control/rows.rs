@@ -1,9 +1,9 @@
 //! From what the core and the store know to what is said over the wire.
 
 use forbear_api::At;
-use forbear_api::control::{ActionRow, ScopeLimits, ScopeRow, Window};
+use forbear_api::control::{ActionRow, ScopeLimits, ScopeRow, Standing, Window};
 use forbear_core::time::Wall;
-use forbear_core::view::ScopeView;
+use forbear_core::view::{LiveView, ScopeView};
 
 /// What `request_class` says where a scope covers every class.
 const ANY_CLASS: &str = "*";
@@ -47,6 +47,16 @@ fn window(w: &forbear_core::classify::Window) -> Window {
         remaining: w.remaining,
         reset_ms: w.reset_ms,
         window_ms: w.window_ms,
+    }
+}
+
+pub(super) fn standing(live: &LiveView) -> Standing {
+    Standing {
+        stage: live.stage.to_owned(),
+        waits_for: live.waits_for.map(|reason| reason.as_str().to_owned()),
+        next_allowed_at: live.next_allowed_at.map(at),
+        attempts: live.attempts,
+        waited_ms: live.waited_ms,
     }
 }
 

@@ -5,13 +5,14 @@ use forbear_api::control::{ActionStory, StoryEvent};
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, ScopeUpdated};
 use forbear_core::time::Wall;
+use forbear_core::view::LiveView;
 use serde_json::Value;
 
-use super::rows::{action_row, at};
+use super::rows::{action_row, at, standing};
 
-pub(super) fn story(found: forbear_store::ActionStory) -> ActionStory {
+pub(super) fn story(found: forbear_store::ActionStory, live: Option<&LiveView>) -> ActionStory {
     let events = found.events.iter().map(story_event).collect();
-    ActionStory { action: action_row(found.action), events, cut: found.cut }
+    ActionStory { action: action_row(found.action), events, cut: found.cut, now: live.map(standing) }
 }
 
 fn story_event(event: &Event) -> StoryEvent {

@@ -8,6 +8,7 @@ use forbear_api::{Client, ClientError};
 use forbear_core::effect::Effect;
 use forbear_core::event::{ActionFinished, EVENT_VERSION, Event, Fact, Outcome, Straight};
 use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq};
+use forbear_core::register::WaitReason;
 use forbear_core::time::Wall;
 use forbear_store::{Batch, Options, Store};
 use hyper::service::Service as _;
@@ -32,6 +33,17 @@ fn world(ready: Ready) -> World {
         data_dir: dir.path().to_owned(),
         ready: Arc::new(move || ready.clone()),
         scopes: Arc::new(Vec::new),
+        live: Arc::new(|action| {
+            (action == ActionId(3)).then_some(LiveView {
+                action,
+                stage: "waiting",
+                waits_for: Some(WaitReason::Boundary),
+                next_allowed_at: Some(Wall(9_000)),
+                attempts: 1,
+                waited_ms: 0,
+                effect: Effect::NotApplied,
+            })
+        }),
         cancel_task: Arc::new(move |task, by| {
             seen.lock().unwrap().push(format!("{task} by {by}"));
             2
@@ -193,6 +205,9 @@ async fn actions_are_listed_filtered_and_told() {
     assert!(open.items.is_empty());
     let story = client.action(&id(2)).await.unwrap();
     assert_eq!((story.action.task.as_str(), story.events.len()), ("t2", 1));
+    assert_eq!(story.now, None);
+    let now = client.action(&id(3)).await.unwrap().now.unwrap();
+    assert_eq!((now.waits_for.as_deref(), now.next_allowed_at), (Some("boundary"), Some(forbear_api::At(9_000))));
     assert!(story.events[0].text.starts_with("GET /v1/models as read, task t2; succeeded"), "{}", story.events[0].text);
 }
 

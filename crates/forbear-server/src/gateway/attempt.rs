@@ -11,7 +11,7 @@ use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, response};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Gateway;
 use super::call::Call;
@@ -91,7 +91,11 @@ impl Call {
                 self.body = Some(RequestBody::Replayable(replay));
                 body
             }
-            RequestBody::Once(once) => UpstreamBody::once(once),
+            RequestBody::Once(once) => {
+                // What was read of it leaves now.
+                self.hold_only(0);
+                UpstreamBody::once(once)
+            }
         };
         let u = &self.understood;
         let mut request = Request::new(body);
@@ -113,8 +117,7 @@ impl Call {
         let (held, read) = if status < 400 {
             (Held::Open(body), None)
         } else {
-            let begun = timeout(REFUSAL_READ_MAX, relay::begin(body, REFUSAL_BYTES_MAX)).await;
-            let begun = begun.unwrap_or_else(|_| Begun::late("the refusal's body did not come in time"));
+            let begun = relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX).await;
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
         };
@@ -146,11 +149,12 @@ impl Answered {
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
-        for name in &provider.url_fields {
-            if let Some(value) =
-                head.headers.get(name).and_then(|v| location::rewritten(provider, &call.understood.prefix, v))
+        // In place: a field that repeats keeps all its lines, and every field its turn.
+        for (name, value) in &mut head.headers {
+            if provider.url_fields.contains(name)
+                && let Some(ours) = location::rewritten(provider, &call.understood.prefix, name, value)
             {
-                head.headers.insert(name.clone(), value);
+                *value = ours;
             }
         }
         let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));

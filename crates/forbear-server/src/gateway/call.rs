@@ -14,6 +14,7 @@ use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
 use http::{Request, Response, request};
 use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use super::Gateway;
@@ -170,6 +171,13 @@ impl Call {
         }
     }
 
+    /// Gives back the places that are not needed any more.
+    pub(super) fn hold_only(&mut self, bytes: u64) {
+        let rest = self.held_bytes.saturating_sub(bytes);
+        self.held_bytes -= rest;
+        self.gateway.held.give_back(rest);
+    }
+
     /// The content of a write, sealed, for the intent's transaction. Its credential is not part of it.
     fn seal(&self) -> Result<Option<Sealed>, Box<dyn std::error::Error + Send + Sync>> {
         let Some(RequestBody::Replayable(body)) = &self.body else { return Ok(None) };
@@ -200,7 +208,7 @@ impl Call {
         let u = &self.understood;
         let (content_digest, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| Digest(body.sha256())), body.bytes(), true)
+                (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
             }
             Some(RequestBody::Once(_)) => (None, 0, false),
             None => (None, 0, true),
@@ -229,6 +237,17 @@ impl Call {
         }
     }
 
+    /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
+    fn content_digest(&self, body_sha256: &[u8; 32]) -> Digest {
+        let mut hasher = Sha256::new();
+        // Neither has a space in it, so that no two pairs read alike.
+        for part in [self.head.method.as_str().as_bytes(), b" ", self.understood.uri.to_string().as_bytes(), b" "] {
+            hasher.update(part);
+        }
+        hasher.update(body_sha256);
+        Digest(hasher.finalize().into())
+    }
+
     /// Does what the core says until there is an answer.
     async fn drive(mut self, first: Commands) -> Response<AgentBody> {
         let mut todo: VecDeque<Command> = first.into();
@@ -248,7 +267,7 @@ impl Call {
                     self.answered = None;
                     self.over();
                     if let Some(error @ BodyError::TooLarge { .. }) = &self.body_error {
-                        return own::refusal(&Refusal::new(Kind::BodyTooLarge, error.to_string()));
+                        return own::too_large(&self.understood.provider, self.action(), *answer, &error.to_string());
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
                 }
@@ -283,7 +302,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.gateway.held.give_back(self.held_bytes);
+        self.hold_only(0);
         if self.admitted {
             self.gateway.shard.note(Input::AgentLeft { action: self.action() });
             self.gateway.shard.hang_up(self.action());

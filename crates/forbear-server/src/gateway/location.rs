@@ -1,22 +1,52 @@
-//! Redirects stay inside: a `Location` that points at the provider's own host comes back to Forbear. Others pass as they
-//! are, and nothing here follows one.
+//! Redirects and links stay inside: a URL that points at the provider's own host comes back to Forbear, as do paths from
+//! the root. Others pass as they are, and nothing here follows one.
 
-use http::HeaderValue;
+use http::header::LINK;
+use http::{HeaderName, HeaderValue};
 
 use super::table::Provider;
 
 /// The value to hand on, where it must change. `prefix` is what stood before the provider's path in the agent's request:
 /// `/openai` or `/~task/openai`.
 #[must_use]
-pub(super) fn rewritten(provider: &Provider, prefix: &str, value: &HeaderValue) -> Option<HeaderValue> {
+pub(super) fn rewritten(
+    provider: &Provider,
+    prefix: &str,
+    name: &HeaderName,
+    value: &HeaderValue,
+) -> Option<HeaderValue> {
     let text = value.to_str().ok()?;
+    let ours = if *name == LINK { links(provider, prefix, text)? } else { url(provider, prefix, text)? };
+    HeaderValue::from_str(&ours).ok()
+}
+
+fn url(provider: &Provider, prefix: &str, text: &str) -> Option<String> {
     let path = if text.starts_with('/') && !text.starts_with("//") { text } else { own_path(provider, text)? };
-    let below = match path.strip_prefix(provider.base_path.as_str()) {
-        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => rest,
+    match path.strip_prefix(provider.base_path.as_str()) {
+        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => Some(format!("{prefix}{rest}")),
         // Beside the base path: no address of Forbear's leads there.
-        _ => return None,
-    };
-    HeaderValue::from_str(&format!("{prefix}{below}")).ok()
+        _ => None,
+    }
+}
+
+/// `Link` holds URLs in angle brackets (RFC 8288 section 3), between parameters that may be quoted.
+fn links(provider: &Provider, prefix: &str, text: &str) -> Option<String> {
+    let (mut out, mut rest, mut changed) = (String::with_capacity(text.len()), text, false);
+    while let Some(at) = rest.find(['<', '"']) {
+        let close = if rest[at..].starts_with('<') { '>' } else { '"' };
+        let inner = at + 1;
+        let Some(length) = rest[inner..].find(close) else { break };
+        let ours = if close == '>' { url(provider, prefix, &rest[inner..inner + length]) } else { None };
+        changed |= ours.is_some();
+        out.push_str(&rest[..inner]);
+        out.push_str(ours.as_deref().unwrap_or(&rest[inner..inner + length]));
+        rest = &rest[inner + length..];
+        // The closing character is taken along, so that it opens nothing.
+        out.push(close);
+        rest = &rest[1..];
+    }
+    out.push_str(rest);
+    changed.then_some(out)
 }
 
 /// Path and query of an absolute URL of the provider's own origin.

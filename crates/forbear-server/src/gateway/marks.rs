@@ -1,4 +1,6 @@
 //! Whether an event stream came to its own end. Reads what passes, keeps one line, changes nothing.
+//!
+//! Spaces count for nothing in a mark: the one behind the colon is optional, and JSON is written with and without.
 
 use forbear_core::contract::StreamRule;
 use forbear_core::input::BodyEnd;
@@ -17,15 +19,19 @@ pub(super) struct Marks {
 
 impl Marks {
     #[must_use]
-    pub(super) fn new(rule: StreamRule) -> Self {
+    pub(super) fn new(mut rule: StreamRule) -> Self {
+        rule.ends.iter_mut().chain(&mut rule.errors).for_each(|mark| mark.retain(|c| c != ' '));
         Self { rule, line: Vec::new(), ended: false, error: None }
     }
 
     pub(super) fn pass(&mut self, data: &[u8]) {
-        for piece in data.split_inclusive(|b| *b == b'\n') {
+        // Either half of a line end ends a line, and both together only add an empty one.
+        for piece in data.split_inclusive(|b| matches!(b, b'\n' | b'\r')) {
+            let is_whole = piece.ends_with(b"\n") || piece.ends_with(b"\r");
+            let text = &piece[..piece.len() - usize::from(is_whole)];
             let room = LINE_BYTES_MAX - self.line.len();
-            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.ends_with(b"\n") {
+            self.line.extend(text.iter().filter(|b| **b != b' ').take(room));
+            if is_whole {
                 self.look();
                 self.line.clear();
             }
@@ -44,9 +50,7 @@ impl Marks {
     }
 
     fn look(&mut self) {
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let starts = |marks: &[String]| marks.iter().find(|m| line.starts_with(m.as_bytes())).cloned();
+        let starts = |marks: &[String]| marks.iter().find(|m| self.line.starts_with(m.as_bytes())).cloned();
         if let Some(mark) = starts(&self.rule.errors) {
             self.error.get_or_insert(mark);
         }

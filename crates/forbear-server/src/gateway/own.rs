@@ -49,6 +49,20 @@ pub(super) fn refusal(refusal: &Refusal) -> Response<AgentBody> {
 
 /// The answer that the core decided on.
 pub(super) fn answer(provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
+    of_kind(kind(answer.stamp.outcome), provider, action, answer)
+}
+
+/// The same where the agent's body passed its bound while it was streamed: some of it has left.
+pub(super) fn too_large(provider: &Provider, action: ActionId, answer: Answer, why: &str) -> Response<AgentBody> {
+    let status = StatusCode::PAYLOAD_TOO_LARGE.as_u16();
+    let answer = Answer { status, reason: format!("{why}; {}", answer.reason), ..answer };
+    let mut response = of_kind(Kind::BodyTooLarge, provider, action, &answer);
+    // The rest of the body is not read.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn of_kind(kind: Kind, provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
     let outcome = answer.stamp.outcome;
     let problem = Problem {
         status: answer.status,
@@ -63,7 +77,7 @@ pub(super) fn answer(provider: &Provider, action: ActionId, answer: &Answer) -> 
         safe_next: answer.safe_next.iter().map(|s| s.as_str().to_owned()).collect(),
         provider_status: answer.provider_status,
         provider_code: answer.provider_code.clone(),
-        ..Problem::unsent(kind(outcome), answer.reason.as_str())
+        ..Problem::unsent(kind, answer.reason.as_str())
     };
     let mut response = problem_response(&problem, shape(provider.compiled.contract.error_shape));
     let fields = response.headers_mut();

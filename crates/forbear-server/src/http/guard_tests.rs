@@ -1,3 +1,5 @@
+//! What the watch lets pass and what it refuses.
+
 use super::*;
 
 const OK: &str = "GET /p/x HTTP/1.1\r\nHost: a\r\n\r\n";

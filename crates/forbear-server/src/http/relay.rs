@@ -16,7 +16,7 @@ use http::{Response, Version, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep, timeout_at};
 
 use forbear_core::command::Command;
 
@@ -120,17 +120,19 @@ pub struct Begun {
     rest: Result<Option<AnswerBody>, BodyCut>,
 }
 
-/// Reads an answer's body to its end, or until more than `bytes_max` are there.
-pub async fn begin(mut body: AnswerBody, bytes_max: usize) -> Begun {
+/// Reads an answer's body to its end, until more than `bytes_max` are there, or for so long; what is slower comes later.
+pub async fn begin(mut body: AnswerBody, bytes_max: usize, within: Duration) -> Begun {
     let (mut frames, mut bytes) = (VecDeque::new(), 0);
+    let until = Instant::now() + within;
     while bytes <= bytes_max {
-        match body.frame().await {
-            Some(Ok(frame)) => {
+        match timeout_at(until, body.frame()).await {
+            Ok(Some(Ok(frame))) => {
                 bytes += frame.data_ref().map_or(0, Bytes::len);
                 frames.push_back(frame);
             }
-            Some(Err(cut)) => return Begun { frames, rest: Err(cut) },
-            None => return Begun { frames, rest: Ok(None) },
+            Ok(Some(Err(cut))) => return Begun { frames, rest: Err(cut) },
+            Ok(None) => return Begun { frames, rest: Ok(None) },
+            Err(_) => break,
         }
     }
     Begun { frames, rest: Ok(Some(body)) }
@@ -163,12 +165,6 @@ impl Begun {
     #[must_use]
     pub fn cut(&self) -> Option<&BodyCut> {
         self.rest.as_ref().err()
-    }
-
-    /// A body whose beginning did not come in time.
-    #[must_use]
-    pub fn late(what: &str) -> Self {
-        Self { frames: VecDeque::new(), rest: Err(BodyCut(what.into())) }
     }
 
     /// As [`Begun::into_body`], with a watcher on what is still to come; it hears of an end that has come already.

@@ -1,5 +1,7 @@
 //! What agents get and what providers see, over real sockets. Counted at the provider.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
 mod rig;
 
 mod reads;

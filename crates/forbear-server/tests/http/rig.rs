@@ -190,6 +190,7 @@ impl Gateway {
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     timeout(PATIENCE, async {
         while !is_so() {
+            // sleep: the condition is another task's, with no one to tell of it
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })

@@ -16,7 +16,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use super::rig::{Provider, eventually};
+use super::rig::{PATIENCE, Provider, eventually};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -161,7 +161,7 @@ async fn a_body_read_for_its_meaning_can_still_be_passed_on() {
         })
         .await;
         let answer = call(&pool(), &provider, options()).await.unwrap();
-        let begun = relay::begin(answer.body, bytes_max).await;
+        let begun = relay::begin(answer.body, bytes_max, PATIENCE).await;
         assert_eq!(begun.is_complete(), all);
         assert!(begun.bytes().starts_with(b"{}"));
         assert_eq!(begun.into_body().collect().await.unwrap().to_bytes(), "{}[]");

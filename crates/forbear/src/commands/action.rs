@@ -1,6 +1,6 @@
 //! `forbear action ID`: the whole story of one action, one line a fact, each with its time and its reason.
 
-use forbear_api::{ActionStory, StoryEvent};
+use forbear_api::{ActionStory, Standing, StoryEvent};
 
 use super::server::client;
 use crate::cli::Server;
@@ -42,7 +42,27 @@ fn rendered(story: &ActionStory, output: Output) -> String {
         }
         lines.push(line(event));
     }
+    lines.extend(story.now.as_ref().map(standing));
     lines.join("\n")
+}
+
+/// What it does right now, as the last line.
+fn standing(now: &Standing) -> String {
+    let until = now.next_allowed_at.map(|at| format!(" until {}", at.time_of_day())).unwrap_or_default();
+    let why = match now.waits_for.as_deref() {
+        Some("boundary") => ": the provider wants no call before".to_owned(),
+        Some("slot") => ": all slots of its scope are taken".to_owned(),
+        Some("pacing") => ": its scope has just opened, others leave first".to_owned(),
+        Some("backoff") => ": the provider named no time, so Forbear chose one".to_owned(),
+        Some(other) => format!(": {other}"),
+        None => String::new(),
+    };
+    let what = match now.stage.as_str() {
+        "waiting" => format!("waits{until}{why}"),
+        "in_flight" => "an attempt is on the wire".to_owned(),
+        _ => "the answer is on its way to the agent".to_owned(),
+    };
+    wrapped(&format!("now           {what}"), INDENT)
 }
 
 fn line(event: &StoryEvent) -> String {
@@ -54,6 +74,23 @@ mod tests {
     use forbear_api::At;
 
     use super::*;
+
+    #[test]
+    fn what_waits_says_until_when_and_why() {
+        let now = |stage: &str, waits_for: Option<&str>| Standing {
+            stage: stage.into(),
+            waits_for: waits_for.map(str::to_owned),
+            next_allowed_at: waits_for.map(|_| At(9_000)),
+            attempts: 1,
+            waited_ms: 0,
+        };
+        for reason in ["boundary", "slot", "pacing", "backoff"] {
+            let said = standing(&now("waiting", Some(reason)));
+            assert!(said.starts_with("now           waits until 00:00:09.000: "), "{said}");
+            assert!(said.lines().all(|l| l.chars().count() <= 80), "{said}");
+        }
+        assert_eq!(standing(&now("in_flight", None)), "now           an attempt is on the wire");
+    }
 
     #[test]
     fn a_fact_begins_with_its_time_and_goes_on_below_itself() {

@@ -149,7 +149,7 @@ fn completions_and_the_man_page_name_every_command() {
         assert!(ran.code == 0 && ran.out.contains("drill"), "{shell}: {}", ran.err);
     }
     let man = forbear(&["man"]);
-    assert!(man.code == 0 && man.out.contains("forbear") && man.out.contains("Exit codes"), "{}", man.err);
+    assert!(man.code == 0 && man.out.contains("FORBEAR TASK CANCEL") && man.out.contains("Exit codes"), "{}", man.err);
 }
 
 #[test]

@@ -57,3 +57,11 @@ fn the_demo_tells_its_story_and_every_question_is_answered() {
     assert!(ran.out.lines().all(|l| l.chars().count() <= 80), "{}", ran.out);
     assert!(ran.out.contains("9 of 9 questions answered") && ran.out.contains("-> 429, come back"), "{}", ran.out);
 }
+
+#[test]
+fn the_simulator_reports_in_one_line() {
+    let ran = forbear(&["lab", "sim", "--seeds", "20", "--seed", "7", "--json"]);
+    let report: Value = serde_json::from_str(ran.out.lines().last().unwrap_or_default()).unwrap();
+    assert_eq!((ran.code, report["seeds"].as_u64(), report["broken"].as_u64()), (0, Some(20), Some(0)), "{report}");
+    assert!(report.get("first_broken").is_some() && report["seeds_per_second"].is_u64(), "{report}");
+}
