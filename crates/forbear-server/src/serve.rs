@@ -131,6 +131,9 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         &recovered.tail,
     );
     commands.extend(load_policy(&mut core, clock, core_settings));
+    // Known before the first write comes, not only with the first commit.
+    let store_full = store.usage_bytes() >= settings.store_bytes_max;
+    commands.extend(core.handle(clock.now(), forbear_core::input::Input::StoreFull(store_full)));
     let shard = Shard::new(core, clock);
     // Nothing was appended yet, so nothing was reported to nobody.
     let _ = cell.set(Arc::downgrade(&shard));
@@ -150,6 +153,7 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         limits: BodyLimits {
             replay_bytes_max: settings.body_replay_bytes_max,
             body_bytes_max: settings.body_bytes_max,
+            silence_max: Duration::from_secs(settings.header_read_seconds),
         },
         held: Held::new(settings.replay_bytes_total_max),
         connect_timeout: Duration::from_millis(settings.upstream.connect_timeout_ms),

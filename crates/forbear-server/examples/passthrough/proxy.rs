@@ -31,7 +31,8 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new(pool: Pool, origin: Origin, base_path: String) -> Self {
-        let limits = BodyLimits { replay_bytes_max: 1 << 20, body_bytes_max: 1 << 30 };
+        let limits =
+            BodyLimits { replay_bytes_max: 1 << 20, body_bytes_max: 1 << 30, silence_max: Duration::from_secs(30) };
         Self { pool, origin, base_path, limits, is_closed: false, once: Default::default(), sends: Default::default() }
     }
 }
@@ -49,7 +50,7 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
     if proxy.is_closed {
         return problem(StatusCode::TOO_MANY_REQUESTS, "closed", "The scope is closed.");
     }
-    let body = match body::receive(&head, incoming, proxy.limits).await {
+    let body = match body::receive(&head, incoming, proxy.limits, |_| true).await {
         Ok(RequestBody::Replayable(body)) => UpstreamBody::replay(&body),
         Ok(RequestBody::Once(body)) => {
             *proxy.once.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(body.progress());

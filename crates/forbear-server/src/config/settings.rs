@@ -39,7 +39,7 @@ pub struct Settings {
     pub body_bytes_max: u64,
     /// All bodies that are kept for a retry together.
     pub replay_bytes_total_max: u64,
-    /// How long an agent may take to send a head.
+    /// How long an agent may take to send a head, or be silent within a body; a tenth of what it may leave unread for.
     pub header_read_seconds: u64,
     /// Agents' connections at once; at the bound the listener waits.
     pub connections_max: u64,

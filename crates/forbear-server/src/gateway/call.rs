@@ -13,7 +13,6 @@ use forbear_core::command::{Command, Commands, Stamp};
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
 use http::{Request, Response, request};
-use http_body::Body as _;
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -22,7 +21,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, BodyLimits, RequestBody, receive};
+use crate::http::body::{BodyError, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -41,10 +40,10 @@ impl Held {
         Self { bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// Takes so many places before a body is read, since it is held from its first byte on. None when they are taken.
-    fn reserve(&self, bytes: u64) -> u64 {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
-        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_or(0, |_| bytes)
+    /// Takes places for a piece of a body, or none.
+    fn reserve(&self, wanted: u64) -> bool {
+        let more = |held: u64| held.checked_add(wanted).filter(|all| *all <= self.bytes_max);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn give_back(&self, bytes: u64) {
@@ -155,16 +154,15 @@ impl Call {
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
-        let limits = self.gateway.limits;
-        let declared = incoming.size_hint().exact().unwrap_or(u64::MAX);
-        // From here on the places are the call's, and go back with it also when the agent leaves while it is read.
-        self.held_bytes = self.gateway.held.reserve(declared.min(limits.replay_bytes_max));
-        let limits = BodyLimits { replay_bytes_max: self.held_bytes, ..limits };
-        match receive(&self.head, incoming, limits).await {
+        let Self { head, gateway, held_bytes, .. } = self;
+        // Counted as it comes, so that what is half sent counts too, and what was only announced does not.
+        let keep = |bytes| {
+            let has_place = gateway.held.reserve(bytes);
+            *held_bytes += if has_place { bytes } else { 0 };
+            has_place
+        };
+        match receive(head, incoming, gateway.limits, keep).await {
             Ok(body) => {
-                if let RequestBody::Replayable(replay) = &body {
-                    self.hold_only(replay.bytes());
-                }
                 self.body = Some(body);
                 Ok(())
             }

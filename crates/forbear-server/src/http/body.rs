@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Version, header, request};
@@ -16,6 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
+use tokio::time::{Sleep, sleep, timeout};
 
 /// How much of a body is kept, and how much is let through.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +26,8 @@ pub struct BodyLimits {
     pub replay_bytes_max: u64,
     /// Above this, a body is refused.
     pub body_bytes_max: u64,
+    /// How long an agent may send nothing of a body that it began.
+    pub silence_max: Duration,
 }
 
 /// How the agent delimited the body.
@@ -63,6 +67,8 @@ pub struct Once {
     rest: Incoming,
     framing: Framing,
     bytes_max: u64,
+    silence_max: Duration,
+    silent_until: Option<Pin<Box<Sleep>>>,
     bytes: u64,
     hasher: Sha256,
     progress: Arc<Progress>,
@@ -99,7 +105,14 @@ pub enum BodyError {
     Broken(String),
 }
 
-/// Reads a body up to the replay cap. The first poll is what sends `100 Continue`.
+impl BodyError {
+    fn silent(silence_max: Duration) -> Self {
+        Self::Broken(format!("nothing of it came for {} s", silence_max.as_secs()))
+    }
+}
+
+/// Reads a body up to the replay cap, as far as `keep` has room for each piece. The first poll is what sends
+/// `100 Continue`.
 ///
 /// # Errors
 /// When the body is larger than allowed, or cannot be read.
@@ -107,6 +120,7 @@ pub async fn receive(
     head: &request::Parts,
     mut incoming: Incoming,
     limits: BodyLimits,
+    mut keep: impl FnMut(u64) -> bool,
 ) -> Result<RequestBody, BodyError> {
     let too_large = BodyError::TooLarge { bytes_max: limits.body_bytes_max };
     let declared = incoming.size_hint().exact();
@@ -122,15 +136,17 @@ pub async fn receive(
     let mut chunks = Vec::new();
     let mut trailers = None;
     let mut bytes = 0u64;
-    while let Some(frame) = incoming.frame().await {
+    let silent = |_| BodyError::silent(limits.silence_max);
+    while let Some(frame) = timeout(limits.silence_max, incoming.frame()).await.map_err(silent)? {
         match frame.map_err(|e| BodyError::Broken(e.to_string()))?.into_data() {
             Ok(data) => {
                 bytes += data.len() as u64;
+                let has_place = keep(data.len() as u64);
                 chunks.push(data);
                 if bytes > limits.body_bytes_max {
                     return Err(too_large);
                 }
-                if bytes > limits.replay_bytes_max {
+                if bytes > limits.replay_bytes_max || !has_place {
                     return Ok(RequestBody::Once(Box::new(Once::new(chunks, bytes, incoming, framing, limits))));
                 }
             }
@@ -190,8 +206,17 @@ impl Once {
         for chunk in &chunks {
             hasher.update(chunk);
         }
-        let progress = Arc::default();
-        Self { prefix: chunks.into(), rest, framing, bytes_max: limits.body_bytes_max, bytes, hasher, progress }
+        Self {
+            prefix: chunks.into(),
+            rest,
+            framing,
+            bytes_max: limits.body_bytes_max,
+            silence_max: limits.silence_max,
+            silent_until: None,
+            bytes,
+            hasher,
+            progress: Arc::default(),
+        }
     }
 
     /// Where digest and faults are told, for after the body has been given away.
@@ -204,7 +229,14 @@ impl Once {
         if let Some(chunk) = self.prefix.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
-        let frame = match ready!(Pin::new(&mut self.rest).poll_frame(cx)) {
+        let Poll::Ready(frame) = Pin::new(&mut self.rest).poll_frame(cx) else {
+            // Who falls silent in the middle of a body would hold a provider's slot for as long as it likes.
+            let until = self.silent_until.get_or_insert_with(|| Box::pin(sleep(self.silence_max)));
+            ready!(until.as_mut().poll(cx));
+            return Poll::Ready(Some(Err(self.fail(BodyError::silent(self.silence_max)))));
+        };
+        self.silent_until = None;
+        let frame = match frame {
             None => {
                 self.progress.digest.get_or_init(|| self.hasher.clone().finalize().into());
                 return Poll::Ready(None);

@@ -2,7 +2,8 @@
 //!
 //! A refused head is put in place by one of our own, so that its answer takes its turn behind the answers to earlier
 //! requests of the connection; the service is told which request that is. It promises a bound in time for a head that has
-//! begun, and that a connection closed before its agent was done sending stays readable long enough to be answered.
+//! begun and for an answer that nobody reads, and that a connection closed before its agent was done sending stays
+//! readable long enough to be answered.
 
 use std::future::Future;
 use std::io;
@@ -45,8 +46,14 @@ impl Shared {
     }
 }
 
+/// How many times the time for a head an agent may take nothing of what it is sent.
+const UNREAD_HEAD_TIMES: u32 = 10;
+
 pub(super) struct AgentIo {
     stream: TcpStream,
+    /// How long an agent may take nothing of what it is sent: who holds its answer open for ever holds a slot.
+    unread_max: Duration,
+    unread_deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes that may be read by hyper before anything else.
     passed: Bytes,
     watch: Option<Watch>,
@@ -76,12 +83,26 @@ impl AgentIo {
             broken: None,
             linger: None,
         };
-        Self { stream, passed: Bytes::new(), watch: Some(watch), shared }
+        let unread_max = head_timeout * UNREAD_HEAD_TIMES;
+        Self { stream, unread_max, unread_deadline: None, passed: Bytes::new(), watch: Some(watch), shared }
     }
 
     /// A socket whose framing is not ours to watch.
-    pub(super) fn plain(stream: TcpStream, read: Vec<u8>, shared: Arc<Shared>) -> Self {
-        Self { stream, passed: read.into(), watch: None, shared }
+    pub(super) fn plain(stream: TcpStream, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
+        let unread_max = head_timeout * UNREAD_HEAD_TIMES;
+        Self { stream, unread_max, unread_deadline: None, passed: read.into(), watch: None, shared }
+    }
+
+    /// What became of a write, unless the agent has taken nothing for too long.
+    fn taken(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.unread_deadline = None;
+            return written;
+        }
+        let unread_max = self.unread_max;
+        let deadline = self.unread_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(unread_max)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the agent does not read its answer")))
     }
 
     fn hand_on(&mut self, buf: &mut ReadBuf<'_>) {
@@ -177,7 +198,8 @@ impl Watch {
 
 impl AsyncWrite for AgentIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.taken(cx, written)
     }
 
     fn poll_write_vectored(
@@ -185,7 +207,8 @@ impl AsyncWrite for AgentIo {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.taken(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

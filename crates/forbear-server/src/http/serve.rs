@@ -174,7 +174,7 @@ async fn connection<H, F>(
                 })
             }
         });
-        let io = TokioIo::new(AgentIo::plain(stream, read, Arc::clone(&shared)));
+        let io = TokioIo::new(AgentIo::plain(stream, read, options.head_timeout, Arc::clone(&shared)));
         let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)

@@ -209,7 +209,7 @@ async fn a_body_above_the_replay_cap_is_streamed_with_its_digest_and_stopped_at_
     for (url, is_http2) in [(http1.url(), false), (http2, true)] {
         for (body_bytes_max, status) in [(400_000, StatusCode::OK), (399_999, StatusCode::PAYLOAD_TOO_LARGE)] {
             let gateway = Gateway::with(&url, rustls::RootCertStore::empty(), ServeOptions::default(), |p| {
-                p.limits = BodyLimits { replay_bytes_max: 100_000, body_bytes_max };
+                p.limits = BodyLimits { replay_bytes_max: 100_000, body_bytes_max, ..p.limits };
                 if is_http2 {
                     p.origin = p.origin.clone().with_http2_prior_knowledge();
                 }

@@ -143,7 +143,7 @@ impl Agents {
             loop {
                 let answer = self.answered(&call).await;
                 let unsent = answer.json()["sent"] == false && answer.status == 429;
-                self.told.lock().unwrap().insert(name.clone(), answer);
+                self.told.lock().expect("no agent panicked").insert(name.clone(), answer);
                 // An answer that says that nothing was sent and that it may be asked again.
                 if !(unsent && lane.writes()) || self.stop.load(Ordering::Relaxed) {
                     break;

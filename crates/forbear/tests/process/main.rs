@@ -2,7 +2,10 @@
 //! the provider, in the journal and in what the process says.
 
 mod agent;
+mod disk;
 mod drain;
+mod hostile;
 mod kills;
 mod rig;
 mod start;
+mod terminal;

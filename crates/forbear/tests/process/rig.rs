@@ -99,6 +99,12 @@ impl Home {
         ended(self.serve(PROGRAM, &[], more)).await
     }
 
+    /// As [`Home::refused`], by a shell that does `first` to itself before.
+    pub(crate) async fn refused_after(&self, first: &str) -> Ended {
+        let script = format!("{first}; exec \"$0\" \"$@\"");
+        ended(self.serve("sh", &["-c", &script, PROGRAM], &[])).await
+    }
+
     fn log(&self) -> PathBuf {
         self.path().join("log")
     }
