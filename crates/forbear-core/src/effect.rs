@@ -53,6 +53,8 @@ pub fn effect(evidence: Evidence, answer: Option<Answer>) -> Effect {
     match answer.kind {
         // A head is sent before its body is: a cut one leaves open what the rest would have said.
         Kind::Success if evidence == Evidence::AnsweredPartially => Effect::Unknown,
+        // RFC 9110 sections 15.4.8 and 15.4.9: the request is to be made elsewhere, unchanged.
+        Kind::Success if matches!(answer.status, 307 | 308) => Effect::NotApplied,
         Kind::Success => Effect::Applied,
         _ if answer.before_work => Effect::NotApplied,
         // RFC 8470 section 5.2: sent instead of processing.
@@ -84,6 +86,9 @@ mod tests {
         }
         for (status, kind, before_work, expected) in [
             (200, Kind::Success, false, Applied),
+            (303, Kind::Success, false, Applied),
+            (307, Kind::Success, false, NotApplied),
+            (308, Kind::Success, false, NotApplied),
             (429, Kind::Throttled, true, NotApplied),
             (429, Kind::Throttled, false, Unknown),
             (403, Kind::Throttled, true, NotApplied),

@@ -133,7 +133,10 @@ impl Coordinator {
             reason: Some(reason.into()),
             straight: None,
         };
-        self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
+        let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
+        if outcome.is_terminal() && writes {
+            self.gate.after(seq, crate::command::Command::ForgetContent { action }, out);
+        }
     }
 }
 

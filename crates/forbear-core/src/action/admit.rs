@@ -81,13 +81,19 @@ impl Coordinator {
             let why = "its scope opens after its deadline";
             return self.refuse(now, live, Outcome::DeadlineExhausted, why, None, out);
         }
-        if due >= queue_end || request.body_pending {
+        // A closed scope is told before the body comes; for a mere turn it is taken in, as it is of everybody else.
+        let is_closed = matches!(reason, WaitReason::Boundary | WaitReason::Backoff);
+        if due >= queue_end || (request.body_pending && is_closed) {
             let why = "its scope opens later than a connection should be held";
             return self.refuse(now, live, Outcome::Deferred, why, Some(seconds), out);
         }
         if delayed >= request.limits.max_delayed_requests as usize {
             let why = "max_delayed_requests of its scope is reached";
             return self.refuse(now, live, Outcome::Shed, why, Some(seconds), out);
+        }
+        if request.body_pending {
+            out.push(Command::ReadBody { action: request.action });
+            return;
         }
         self.record_if_due(now, &mut live, out);
         let expires = live.last_instant(queue_end);

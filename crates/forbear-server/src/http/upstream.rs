@@ -20,9 +20,6 @@ use super::http2;
 use super::origin::Origin;
 use super::pool::{Pool, Taken};
 
-/// A send that begins this soon after its decision is not confirmed again.
-const CONFIRM_AFTER: Duration = Duration::from_millis(1);
-
 /// How one send is bounded.
 #[derive(Debug, Clone, Copy)]
 pub struct SendOptions {
@@ -83,7 +80,6 @@ pub async fn send(
     confirm: impl Fn() -> bool,
 ) -> Result<Answer, SendError> {
     let place = pool.place(origin);
-    let decided = Instant::now();
     let mut request = Box::new(request);
     let mut fresh = options.fresh;
     let kept = if fresh { None } else { place.take(Instant::now()) };
@@ -103,8 +99,8 @@ pub async fn send(
             let what = "the time to send had passed before the first byte";
             return Err(SendError::not_sent(Stage::Connect, what.into(), request));
         }
-        // A decision of this moment needs no second look; dialling may have taken long enough for the world to change.
-        if decided.elapsed() >= CONFIRM_AFTER && !confirm() {
+        // The decision may be old by now: it waited in a mailbox, or dialling took its time.
+        if !confirm() {
             if let Taken::Http1(http1) = connection {
                 place.give_back(*http1);
             }

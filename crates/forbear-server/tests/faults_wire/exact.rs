@@ -106,13 +106,15 @@ routes:
     respond: {status: 400, body: {error: x}, framing: chunked, trailers: {X-Sum: '7'}}
 ";
     for (agent_http2, provider_http2) in SIDES {
-        let rig = Rig::new(scenario, &policy("", provider_http2, "")).await;
+        let text = format!("body_replay_bytes_max: 4096\n{}", policy("", provider_http2, ""));
+        let rig = Rig::new(scenario, &text).await;
         let mut agent = Agent::connect(rig.running.addr(), agent_http2).await;
-        for path in ["/p/fine", "/p/bad"] {
+        // Kept for a retry, and streamed once.
+        for (path, length) in [("/p/fine", 5), ("/p/bad", 5), ("/p/fine", 9_000)] {
             let before = rig.provider.arrivals().len();
             let mut trailers = HeaderMap::new();
             trailers.insert("x-check", HeaderValue::from_static("9"));
-            let frames = [Ok(Frame::data(Bytes::from("hello"))), Ok(Frame::trailers(trailers))];
+            let frames = [Ok(Frame::data(Bytes::from(vec![b'x'; length]))), Ok(Frame::trailers(trailers))];
             let full = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
             let mut request = agent.request("POST", path).header("trailer", "x-check").header("te", "trailers");
             if !agent_http2 {
@@ -124,7 +126,7 @@ routes:
             let sum = collected.trailers().and_then(|t| t.get("x-sum")).cloned();
             assert_eq!(sum, Some(HeaderValue::from_static("7")), "{at}");
             let arrival = &rig.provider.arrivals()[before];
-            assert_eq!((arrival.body_bytes, arrival.header("te")), (5, Some("trailers")), "{at}");
+            assert_eq!((arrival.body_bytes, arrival.header("te")), (length as u64, Some("trailers")), "{at}");
             let check = arrival.trailers.iter().find(|(n, _)| n.eq_ignore_ascii_case("x-check"));
             assert_eq!(check.map(|(_, v)| v.as_str()), Some("9"), "{at}");
         }

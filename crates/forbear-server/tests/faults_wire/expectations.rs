@@ -48,6 +48,26 @@ providers:
 }
 
 #[tokio::test]
+async fn fb_122_a_full_line_is_told_without_the_body() {
+    let scenario = "routes:\n  - match: 'GET /slow'\n    respond: {delay_ms: 10000, body: late}\n";
+    let policy = "shared_scope: {max_concurrent_requests: 1, max_delayed_requests: 1}\n";
+    let rig = Rig::new(scenario, policy).await;
+    let slow = "GET /p/slow HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k1\r\n\r\n";
+    let mut sent = Raw::connect(rig.running.addr()).await;
+    sent.write(slow).await;
+    rig.provider.wait_for_arrivals(1, PATIENCE).await.unwrap();
+    let mut waits = Raw::connect(rig.running.addr()).await;
+    waits.write(slow).await;
+    let is_in_line = || rig.running.shard().scopes(1)[0].delayed == 1;
+    crate::agent::eventually("the second call waits", PATIENCE, is_in_line).await;
+    let began = Instant::now();
+    let answer = once(&rig, format!("POST /p/any HTTP/1.1\r\n{EXPECTING}")).await;
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("shed"), "{answer}");
+    assert!(!answer.contains("100 Continue") && began.elapsed() < Duration::from_secs(1), "{answer}");
+    assert_eq!(rig.provider.arrivals().len(), 1);
+}
+
+#[tokio::test]
 async fn fb_123_an_admitted_body_is_asked_for_and_sent_once() {
     let scenario = "
 routes:
@@ -72,6 +92,28 @@ routes:
             assert_eq!(arrivals[before].header("expect"), None);
         }
     }
+}
+
+/// A busy scope is no closed one: the body is taken in and the call waits for its turn.
+#[tokio::test]
+async fn fb_123_a_body_is_asked_for_while_all_slots_are_taken() {
+    let scenario = "
+routes:
+  - match: 'GET /slow'
+    respond: {delay_ms: 300, body: late}
+  - match: 'PUT /x'
+    respond: {body: stored}
+";
+    let rig = Rig::new(scenario, "shared_scope: {max_concurrent_requests: 1}\n").await;
+    let mut sent = Raw::connect(rig.running.addr()).await;
+    sent.write("GET /p/slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    rig.provider.wait_for_arrivals(1, PATIENCE).await.unwrap();
+    let mut agent = Raw::connect(rig.running.addr()).await;
+    agent.write("PUT /p/x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
+    assert_eq!(agent.head().await, "HTTP/1.1 100 Continue\r\n\r\n");
+    agent.write("hello").await;
+    assert!(agent.head().await.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(sent.head().await.starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
 /// An agent that sends its body without waiting is as good.
