@@ -143,7 +143,10 @@ impl Coordinator {
                 live.stage = Stage::Relaying(attempt);
                 let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
                 let relay = Command::Relay { action, attempt, stamp };
-                let boundary = self.boundary_seq(&scope);
+                // Who is told of a boundary can rely on it; a plain success tells of none.
+                let tells = outcome != Outcome::Succeeded
+                    || live.last.as_ref().is_some_and(|l| l.classification.boundary.is_some());
+                let boundary = if tells { self.boundary_seq(&scope) } else { Seq(0) };
                 let told_after = match result_seq {
                     // The agent must not know more of an uncertain write than the journal does.
                     Some(seq) if live.request.rank == Rank::UncertainWrite => seq.max(boundary),
