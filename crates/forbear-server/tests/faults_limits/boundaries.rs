@@ -90,6 +90,7 @@ routes:
         loop {
             let row = rig.running.shard().scopes(1).into_iter().next();
             instants.extend(row.and_then(|row| row.next_allowed_at));
+            // sleep: the register is sampled while the calls run; nothing tells of its movements
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -135,8 +136,10 @@ routes:
                     assert_eq!(row.next_allowed_at, closed, "a call that was refused here moved it");
                 }
                 waiting.push(got.status);
+                // sleep: the agent of the case asks again and again; the time between is part of it
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
+            // sleep: the bound on what is awaited beside it
             () = tokio::time::sleep(Duration::from_millis(1_500)) => panic!("neither refused nor sent"),
         }
     }

@@ -63,6 +63,7 @@ pub(crate) async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
             if let Some(found) = ask() {
                 return found;
             }
+            // sleep: between two looks, with a bound around them all
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
