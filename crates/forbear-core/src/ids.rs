@@ -130,7 +130,7 @@ name!(
     Route
 );
 name!(
-    /// An idempotency key, byte for byte as it is sent.
+    /// An idempotency key by the value that two are compared by: without a structured field's quotes.
     Key
 );
 
