@@ -168,9 +168,22 @@ pub struct ActionFinished {
     pub status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
+    /// Why it was not sent at once, where it was not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waited_for: Option<WaitedFor>,
     /// Only where no `action_requested` came before: a read that went straight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub straight: Option<Straight>,
+}
+
+/// What an action waited for before its first send.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitedFor {
+    /// `boundary`, `slot`, `pacing`.
+    pub reason: String,
+    /// The instant that was waited for, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until: Option<Wall>,
 }
 
 /// Who asked for what, in the one event of a straight read.

@@ -131,6 +131,7 @@ impl Coordinator {
             waited_ms: 0,
             status: last.and_then(|a| a.status),
             reason: Some(reason.into()),
+            waited_for: None,
             straight: None,
         };
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);

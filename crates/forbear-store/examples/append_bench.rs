@@ -124,6 +124,7 @@ fn read(seq: u64) -> Event {
         waited_ms: 0,
         status: Some(200),
         reason: None,
+        waited_for: None,
         straight: Some(straight),
     };
     let noise = u128::from(seq.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use forbear_core::effect::Effect;
+use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, Seq};
 use forbear_core::time::Wall;
@@ -47,7 +47,8 @@ struct Change<'a> {
     ended: Option<Ended>,
     effect: Option<Effect>,
     status: Option<u16>,
-    attempts: u32,
+    /// Attempts that left, as far as this group tells; the action's end tells them all.
+    attempts: i64,
 }
 
 struct Asked<'a> {
@@ -73,7 +74,8 @@ const UPSERT: &str = "INSERT INTO actions
     scope = coalesce(scope, excluded.scope), route = coalesce(route, excluded.route),
     class = coalesce(class, excluded.class), task = coalesce(task, excluded.task), run = coalesce(run, excluded.run),
     outcome = coalesce(excluded.outcome, outcome), effect = coalesce(excluded.effect, effect),
-    status = coalesce(excluded.status, status), attempts = max(attempts, excluded.attempts),
+    status = coalesce(excluded.status, status), 
+    attempts = CASE WHEN excluded.outcome IS NULL THEN max(attempts + excluded.attempts, 0) ELSE excluded.attempts END,
     waited_ms = max(waited_ms, excluded.waited_ms)";
 
 /// The columns that [`read`] expects, in order.
@@ -135,15 +137,16 @@ impl<'a> Change<'a> {
                 let (scope, route, class) = (r.scope.as_str(), r.route.as_str(), r.class.as_str());
                 self.asked = Some(Asked { scope, route, class, task: r.task.as_str(), run: r.run.as_str() });
             }
-            Fact::ActionSent { attempt } => self.attempts = self.attempts.max(attempt.0),
+            Fact::ActionSent { .. } => self.attempts += 1,
             Fact::ActionResult(r) => {
                 self.effect = Some(r.effect);
                 self.status = r.status.or(self.status);
+                self.attempts -= i64::from(matches!(r.evidence, Evidence::NotSent | Evidence::Refused));
             }
             Fact::ActionFinished(f) => {
                 self.effect = Some(f.effect);
                 self.status = f.status.or(self.status);
-                self.attempts = self.attempts.max(f.attempts);
+                self.attempts = f.attempts.into();
                 let finished_at = f.outcome.is_terminal().then_some(event.at.0);
                 self.ended = Some(Ended { finished_at, outcome: f.outcome.as_str(), waited_ms: f.waited_ms });
                 if let Some(s) = &f.straight {

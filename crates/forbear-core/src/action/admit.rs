@@ -199,6 +199,10 @@ impl Coordinator {
         let place = Place { due, order: live.order, action };
         let scope = live.request.scope.clone();
         live.stage = Stage::Waiting { place, since: now.mono, expires, reason };
+        if live.first_refusal.is_none() {
+            let until = (reason != WaitReason::Slot).then(|| now.wall_at(due));
+            live.waited_for = Some((reason, until));
+        }
         self.expiries.insert((expires, action));
         self.live.insert(action, live);
         if let Some(s) = self.scopes.get_mut(&scope) {

@@ -5,7 +5,7 @@ use crate::action::live::Live;
 use crate::command::{Answer, Command, Commands, SafeNext, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
-use crate::event::{ActionFinished, Fact, Outcome, Straight};
+use crate::event::{ActionFinished, Fact, Outcome, Straight, WaitedFor};
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::time::{Now, Wall};
 
@@ -34,6 +34,10 @@ impl Coordinator {
             waited_ms: live.waited_ms,
             status: live.last.as_ref().map(|l| l.status),
             reason,
+            waited_for: live
+                .waited_for
+                .filter(|_| live.waited_ms > 0)
+                .map(|(reason, until)| WaitedFor { reason: reason.as_str().to_owned(), until }),
             straight,
         };
         // A proven end follows from what is already written; an open one must be found again after a crash.

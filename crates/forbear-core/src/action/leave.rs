@@ -7,6 +7,7 @@ use crate::action::admit::must_be_durable;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
+use crate::effect::Effect;
 use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
@@ -67,7 +68,7 @@ impl Coordinator {
             if let Some(mut live) = self.live.remove(&action) {
                 self.unline(now, &mut live);
                 let why = "Forbear is shutting down";
-                if live.first_refusal.is_some() {
+                if live.request.rank.writes() && live.effect == Effect::Unknown {
                     self.stop(now, live, Outcome::BudgetExhausted, why, out);
                 } else {
                     self.defer(now, live, why, 1, out);

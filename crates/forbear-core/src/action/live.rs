@@ -5,7 +5,7 @@ use crate::effect::Effect;
 use crate::ids::{AttemptNo, Seq};
 use crate::input::Request;
 use crate::register::{Place, WaitReason};
-use crate::time::Mono;
+use crate::time::{Mono, Wall};
 
 #[derive(Debug)]
 pub struct Live {
@@ -27,6 +27,8 @@ pub struct Live {
     pub repeats_unknown: bool,
     pub key_age_ms: u64,
     pub first_refusal: Option<Mono>,
+    /// Why it did not leave at once, and until when.
+    pub waited_for: Option<(WaitReason, Option<Wall>)>,
     /// `action_requested` is in the journal.
     pub recorded: bool,
     /// The action's last event.
@@ -76,6 +78,7 @@ impl Live {
             repeats_unknown: false,
             key_age_ms: 0,
             first_refusal: None,
+            waited_for: None,
             recorded: false,
             last_seq: None,
             effect: Effect::NotApplied,

@@ -12,7 +12,7 @@ use crate::event::{ActionResult, Fact, Outcome};
 use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
 use crate::policy::Rank;
 use crate::register::{Place, Turn, WaitReason};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Wall};
 
 /// How long a decision to send stays good: dialling and handshakes fit in, a suspended machine does not.
 const SEND_WINDOW_MS: u64 = 15_000;
@@ -331,7 +331,19 @@ impl Coordinator {
             s.boundary_seq = seq;
         }
         self.end_hopeless(now, &scope, until, out);
+        self.tell_the_line(&scope, now.wall_at(until));
         self.note_look(now, &scope);
+    }
+
+    /// Who stands in line before a first send waits for the boundary from now on.
+    fn tell_the_line(&mut self, scope: &ScopeId, until: Wall) {
+        let Some(s) = self.scopes.get(scope) else { return };
+        let actions: Vec<ActionId> = s.line().map(|p| p.action).collect();
+        for action in actions {
+            if let Some(live) = self.live.get_mut(&action).filter(|l| l.first_refusal.is_none()) {
+                live.waited_for = Some((WaitReason::Boundary, Some(until)));
+            }
+        }
     }
 
     /// Those in line whose waiting ends before the scope opens again are told now.

@@ -81,7 +81,12 @@ async fn find(shared: &Shared, id: &str) -> Result<Option<ActionStory>, Response
 
 fn no_action(id: &str) -> Response {
     let shown: String = id.chars().filter(|c| !c.is_control()).take(64).collect();
-    problem(Kind::NotFound, &format!("no action {shown} is on record; a read is there a moment after its answer"))
+    problem(
+        Kind::NotFound,
+        &format!(
+            "no action {shown} is on record, or not for this credential: ask with the credential of the call itself, or look at it with `forbear action {shown}`; a read is there a moment after its answer"
+        ),
+    )
 }
 
 async fn read<T: Send + 'static>(

@@ -3,7 +3,9 @@
 
 use forbear_api::control::{ActionStory, StoryEvent};
 use forbear_core::effect::{Effect, Evidence};
-use forbear_core::event::{ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, ScopeUpdated};
+use forbear_core::event::{
+    ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, ScopeUpdated, WaitedFor,
+};
 use forbear_core::time::Wall;
 use forbear_core::view::LiveView;
 use serde_json::Value;
@@ -28,7 +30,7 @@ pub fn text_of(event: &Event) -> String {
     match &event.fact {
         Fact::PolicyLoaded { digest, by } => format!("policy {} loaded by {by}", &digest.to_string()[..16]),
         Fact::ActionRequested(r) => requested(r),
-        Fact::ActionSent { attempt } => format!("attempt {} leaves for the provider", attempt.0),
+        Fact::ActionSent { attempt } => format!("attempt {} is sent", attempt.0),
         Fact::ActionResult(r) => result(r),
         Fact::RetryScheduled { attempt, scheduled_retry_at, retry_not_before, reason, wait_ms, .. } => {
             let boundary = retry_not_before.map_or_else(
@@ -121,7 +123,11 @@ fn finished(f: &ActionFinished) -> String {
     let attempts = if f.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", f.attempts) };
     let mut parts = vec![format!("{} after {attempts}", f.outcome.as_str())];
     if f.waited_ms > 0 {
-        parts.push(format!("waited {}", duration(f.waited_ms)));
+        parts.push(format!(
+            "waited {}{}",
+            duration(f.waited_ms),
+            f.waited_for.as_ref().map_or(String::new(), waited_for)
+        ));
     }
     parts.extend(f.status.map(|s| format!("status {s}")));
     parts.extend(f.reason.clone());
@@ -130,6 +136,17 @@ fn finished(f: &ActionFinished) -> String {
         parts.insert(0, format!("{} as {}, task {}", s.route, s.class, s.task));
     }
     parts.join("; ")
+}
+
+/// What the wait before the first send was for.
+fn waited_for(w: &WaitedFor) -> String {
+    let until = w.until.map_or(String::new(), |at| format!(" until {}", time(at)));
+    match w.reason.as_str() {
+        "boundary" => format!(" for its scope to open{until}: the provider wanted no call of this quota before"),
+        "slot" => " for a free slot of its scope".to_owned(),
+        "pacing" => format!("{until} behind others of its scope, which had just opened"),
+        other => format!(" for {other}{until}"),
+    }
 }
 
 const fn effect(effect: Effect) -> &'static str {

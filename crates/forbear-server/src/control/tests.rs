@@ -76,6 +76,7 @@ fn journal(dir: &std::path::Path) {
             waited_ms: 0,
             status: Some(200),
             reason: None,
+            waited_for: None,
             straight: Some(Straight {
                 task: TaskId::new(&format!("t{n}")),
                 run: RunId::new("r"),

@@ -31,7 +31,16 @@ pub(crate) fn event(seq: u64, at_ms: i64, action: Option<ActionId>, prev: Option
 }
 
 pub(crate) fn finished(outcome: Outcome, effect: Effect) -> ActionFinished {
-    ActionFinished { outcome, effect, attempts: 1, waited_ms: 0, status: Some(200), reason: None, straight: None }
+    ActionFinished {
+        outcome,
+        effect,
+        attempts: 1,
+        waited_ms: 0,
+        status: Some(200),
+        reason: None,
+        waited_for: None,
+        straight: None,
+    }
 }
 
 /// A read that went straight: one event.
@@ -43,7 +52,8 @@ pub(crate) fn straight_read(seq: u64, at_ms: i64) -> Event {
         route: Route::new("GET /v1/models/{id}"),
         class: "read".into(),
     };
-    let finished = ActionFinished { straight: Some(straight), ..finished(Outcome::Succeeded, Effect::Applied) };
+    let finished =
+        ActionFinished { waited_for: None, straight: Some(straight), ..finished(Outcome::Succeeded, Effect::Applied) };
     event(seq, at_ms, Some(id(at_ms, seq)), None, Fact::ActionFinished(Box::new(finished)))
 }
 

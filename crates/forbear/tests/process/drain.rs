@@ -79,7 +79,7 @@ async fn a_stop_finishes_what_is_on_the_wire_and_refuses_the_rest_safely() {
         assert!(String::from_utf8_lossy(&stream.body).contains("[DONE]"));
         assert_eq!(write.await.unwrap().expect("answered").status, 201);
         let waited = waits.await.unwrap().expect("answered");
-        assert_eq!((waited.status, waited.field("forbear-outcome")), (429, "budget_exhausted"), "{waited:?}");
+        assert_eq!((waited.status, waited.field("forbear-outcome")), (429, "deferred"), "{waited:?}");
         let unseen = waits_unseen.await.unwrap().expect("answered");
         assert_eq!((unseen.status, &unseen.json()["sent"]), (429, &false.into()), "{unseen:?}");
         assert_eq!(server.end(SOON).await, Some(0));

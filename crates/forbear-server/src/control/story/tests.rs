@@ -75,6 +75,7 @@ fn each_line_says_when_what_and_why() {
                 waited_ms: 10_050,
                 status: Some(200),
                 reason: None,
+                waited_for: None,
                 straight: None,
             })),
             "succeeded after 2 attempts; waited 10.0 s; status 200; it was done",
