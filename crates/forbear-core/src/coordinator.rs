@@ -45,6 +45,8 @@ pub struct Coordinator {
     pub(crate) order: u64,
     pub(crate) draining: bool,
     pub(crate) store_full: bool,
+    /// When idle scopes may be looked for again.
+    pub(crate) next_sweep: Mono,
     /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
     ahead_ms: i64,
 }
@@ -67,6 +69,7 @@ impl Coordinator {
             order: 0,
             draining: false,
             store_full: false,
+            next_sweep: Mono(0),
             ahead_ms: i64::MIN,
         };
         this.use_settings(settings);

@@ -273,7 +273,8 @@ impl Durable {
     }
 
     fn bound_scopes(&mut self, now: Wall) {
-        if self.scopes.len() > SCOPES_MAX {
+        // A margin, so that a walk over all pays for many that came.
+        if self.scopes.len() > SCOPES_MAX + SCOPES_MAX / 8 {
             // A scope that is still closed is kept: forgetting a boundary would send into it.
             let recent = |r: &ScopeRecord| r.retries.back().is_some_and(|at| is_recent(*at, now));
             self.scopes.retain(|_, r| r.retry_not_before.is_some_and(|b| b > now) || recent(r));

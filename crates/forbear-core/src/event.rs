@@ -215,6 +215,20 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    pub const ALL: [Self; 11] = [
+        Self::Succeeded,
+        Self::Rejected,
+        Self::BudgetExhausted,
+        Self::DeadlineExhausted,
+        Self::OutcomeUnknown,
+        Self::NotApplied,
+        Self::Shed,
+        Self::Deferred,
+        Self::Cancelled,
+        Self::Denied,
+        Self::StreamIncomplete,
+    ];
+
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::OutcomeUnknown)

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use forbear_audit::seal::{MasterKey, Nonce, Sealer, Subkey};
-use forbear_core::ids::{ActionId, Key, TaskId};
+use forbear_core::ids::{ActionId, Key};
 use zeroize::Zeroize as _;
 
 /// The only permissions a secret file may have.
@@ -91,8 +91,8 @@ impl Keys {
 
     /// A key that the agent's own words give again, also after the journal is lost.
     #[must_use]
-    pub fn derived_key(&self, scope: &str, task: &TaskId, reference: &str) -> Key {
-        let parts = [b"reference".as_slice(), scope.as_bytes(), task.as_str().as_bytes(), reference.as_bytes()];
+    pub fn derived_key(&self, scope: &str, task: &str, reference: &str) -> Key {
+        let parts = [b"reference".as_slice(), scope.as_bytes(), task.as_bytes(), reference.as_bytes()];
         self.key(&parts)
     }
 
@@ -186,10 +186,10 @@ mod tests {
         let again = Keys::load(&path, Missing::Refuse).unwrap();
         assert_eq!(first.account("p", b"secret"), again.account("p", b"secret"));
         assert_ne!(first.account("p", b"secret"), first.account("q", b"secret"));
-        let task = TaskId::new("t");
-        assert_eq!(first.derived_key("s", &task, "r"), again.derived_key("s", &task, "r"));
-        assert_ne!(first.derived_key("s", &task, "r"), first.derived_key("s", &task, "r2"));
-        assert_ne!(first.derived_key("ab", &task, "c"), first.derived_key("a", &TaskId::new("bt"), "c"));
+        let task = "t";
+        assert_eq!(first.derived_key("s", task, "r"), again.derived_key("s", task, "r"));
+        assert_ne!(first.derived_key("s", task, "r"), first.derived_key("s", task, "r2"));
+        assert_ne!(first.derived_key("ab", task, "c"), first.derived_key("a", "bt", "c"));
     }
 
     #[test]

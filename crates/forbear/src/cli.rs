@@ -165,13 +165,13 @@ pub(crate) struct Actions {
     #[arg(long)]
     pub(crate) run: Option<String>,
     /// Only with this outcome
-    #[arg(long)]
+    #[arg(long, value_parser = forbear_core::event::Outcome::ALL.map(forbear_core::event::Outcome::as_str))]
     pub(crate) outcome: Option<String>,
     /// Only those without a terminal outcome
     #[arg(long)]
     pub(crate) open: bool,
     /// So many at most
-    #[arg(long, value_name = "N", default_value_t = forbear_api::control::PAGE_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = forbear_api::control::PAGE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     /// Only those that began before this action
     #[arg(long, value_name = "ID")]

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Cell, ContentArrangement, Table};
 use serde::Serialize;
 
 /// What everything fits in.
@@ -74,21 +73,6 @@ impl Output {
     }
 }
 
-/// A table without lines, in 80 columns.
-#[must_use]
-pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
-    table.set_header(header.iter().map(Cell::new));
-    table.add_rows(rows);
-    let count = table.column_count();
-    for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if i + 1 == count { 0 } else { 2 }));
-    }
-    table.lines().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-}
-
 /// Breaks a text at spaces into lines of 80 columns; those after the first begin with `indent`. Spaces that the text
 /// begins with stay.
 #[must_use]
@@ -133,10 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_and_texts_keep_to_their_width() {
-        let long = "a-scope-with-a-name/that-goes-on-and-on-and-on-and-on-and-on-and-on".to_owned();
-        let text = table(&["SCOPE", "OPENS", "WHY"], vec![vec![long, "in 9 s".into(), "because ".repeat(20)]]);
-        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    fn texts_keep_to_their_width() {
         let text = wrapped(&"word ".repeat(60), "    ");
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.lines().skip(1).all(|l| l.starts_with("    word")), "{text}");

@@ -4,10 +4,13 @@ use crate::action::live::{Live, Stage, honoured_ms};
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{ActionRequested, Fact, Outcome};
-use crate::ids::ActionId;
+use crate::ids::{ActionId, ScopeId};
 use crate::input::Request;
 use crate::register::{Place, Scope, Turn, WaitReason};
 use crate::time::{Mono, Now};
+
+/// Between two looks for idle scopes.
+const SWEEP_EVERY_MS: u64 = 1_000;
 
 impl Coordinator {
     /// The checks in their order: shutting down, cancelled, a repeat of an open write, the journal, the deadline, and
@@ -46,6 +49,11 @@ impl Coordinator {
                 let why = "the store is at store_bytes_max, so no write is sent";
                 return self.refuse(now, live, Outcome::Shed, why, Some(60), out);
             }
+        }
+        let scope = live.request.scope.clone();
+        if !self.has_room_for(now, &scope) {
+            let why = "as many scopes are in use or closed as can be kept";
+            return self.refuse(now, live, Outcome::Shed, why, Some(60), out);
         }
         if deadline <= now.mono {
             return self.refuse(now, live, Outcome::DeadlineExhausted, "its deadline had passed", None, out);
@@ -171,7 +179,6 @@ impl Coordinator {
                 let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
                 scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
             }
-            self.bound_scopes(now);
             self.scopes.insert(request.scope.clone(), scope);
         }
         // Present: it was inserted above if it was missing.
@@ -180,10 +187,17 @@ impl Coordinator {
         scope
     }
 
-    fn bound_scopes(&mut self, now: Now) {
-        if self.scopes.len() >= crate::durable::SCOPES_MAX {
-            self.scopes.retain(|_, scope| !scope.is_idle(now.mono));
+    /// Whether a scope is known or may still be. Idle ones go first; looking for those is done once a second at most, since it
+    /// walks them all.
+    fn has_room_for(&mut self, now: Now, scope: &ScopeId) -> bool {
+        if self.scopes.len() < crate::durable::SCOPES_MAX || self.scopes.contains_key(scope) {
+            return true;
         }
+        if now.mono >= self.next_sweep {
+            self.scopes.retain(|_, scope| !scope.is_idle(now.mono));
+            self.next_sweep = now.mono.plus_ms(SWEEP_EVERY_MS);
+        }
+        self.scopes.len() < crate::durable::SCOPES_MAX
     }
 
     pub(crate) fn wait(

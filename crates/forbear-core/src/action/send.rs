@@ -17,6 +17,10 @@ use crate::time::{Mono, Now, Wall};
 /// How long a decision to send stays good: dialling and handshakes fit in, a suspended machine does not.
 const SEND_WINDOW_MS: u64 = 15_000;
 
+/// The longest that one answer closes a scope: a month, the longest window that a limit has. What is longer is a mistake of
+/// the provider's, and nothing but a newer word could end it.
+const BOUNDARY_MS_MAX: u64 = 31 * 24 * 3_600_000;
+
 /// What each draw of jitter is for, so that no two are the same draw.
 const PURPOSE_BOUNDARY: u64 = 2;
 const PURPOSE_GAP: u64 = 3;
@@ -293,8 +297,9 @@ impl Coordinator {
         let boundary = c.boundary.as_ref().filter(|b| refusal || (c.kind == Kind::Success && register(b)));
         let scope = live.request.scope.clone();
         let until = match boundary {
-            Some(b) if c.kind == Kind::Success && b.wait_ms == 0 => return,
-            Some(b) => now.mono.plus_ms(b.wait_ms.max(self.settings.backoff.floor_ms)),
+            // A success that speaks of a far instant is no refusal, and no limit is that long.
+            Some(b) if c.kind == Kind::Success && (b.wait_ms == 0 || b.wait_ms > BOUNDARY_MS_MAX) => return,
+            Some(b) => now.mono.plus_ms(b.wait_ms.min(BOUNDARY_MS_MAX).max(self.settings.backoff.floor_ms)),
             // A throttle that names no instant still speaks for everybody who shares the quota.
             None if c.kind == Kind::Throttled => {
                 let (action, attempt) = (live.request.action, AttemptNo(live.tried));

@@ -93,7 +93,8 @@ fn instant(year: i16, month: i8, day: i16, time: &str) -> Option<i64> {
         )
         .ok()?,
     );
-    let at = jiff::tz::Offset::UTC.to_timestamp(clock).ok()?;
+    // The last hours of year 9999 are beyond what an instant can be: the last that can.
+    let at = jiff::tz::Offset::UTC.to_timestamp(clock).unwrap_or(jiff::Timestamp::MAX);
     at.as_millisecond().checked_add(leap_ms)
 }
 

@@ -235,7 +235,7 @@ impl ConfigErrors {
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-        let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_links(false);
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(80).with_context_lines(1).with_links(false);
         let mut out = String::new();
         for fault in &self.faults {
             // A report without a place in the file would not name the file.

@@ -154,14 +154,22 @@ impl Call {
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
+        let writes = self.understood.class.rank.writes();
         let Self { head, gateway, held_bytes, .. } = self;
         // Counted as it comes, so that what is half sent counts too, and what was only announced does not.
+        let mut is_full = false;
         let keep = |bytes| {
             let has_place = gateway.held.reserve(bytes);
+            is_full |= !has_place;
             *held_bytes += if has_place { bytes } else { 0 };
             has_place
         };
         match receive(head, incoming, gateway.limits, keep).await {
+            // A write that is not kept whole has no intent that could be looked up: not for want of memory.
+            Ok(RequestBody::Once(_)) if is_full && writes => {
+                let why = "replay_bytes_total_max is reached, and a write is not sent unkept";
+                Err(own::refusal(&Refusal::new(Kind::Shed, why)))
+            }
             Ok(body) => {
                 self.body = Some(body);
                 Ok(())
@@ -210,7 +218,11 @@ impl Call {
             Some(RequestBody::Replayable(body)) => {
                 (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
             }
-            Some(RequestBody::Once(_)) => (None, 0, false),
+            Some(RequestBody::Once(body)) => {
+                // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
+                let prefix = || self.content_digest(&body.prefix_sha256(self.gateway.limits.replay_bytes_max));
+                (u.class.rank.writes().then(prefix), body.declared().unwrap_or(0), false)
+            }
             None => (None, 0, true),
         };
         Asked {

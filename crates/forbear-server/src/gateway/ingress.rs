@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use forbear_api::problem::Kind;
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
@@ -17,6 +19,7 @@ use forbear_core::traceparent;
 use http::header::EXPECT;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use hyper::body::Incoming;
+use zeroize::Zeroizing;
 
 use super::Gateway;
 use super::own::Refusal;
@@ -73,9 +76,16 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let prefix = whole[..whole.len() - rest.len()].to_owned();
 
     let matched = provider.compiled.routes.lookup(request.method().as_str(), path_of(rest));
-    let class = class_of(gateway, &matched, fields)?;
+    let class = if overrides_method(fields) {
+        // What the provider does with it is not what the request line says.
+        gateway.table.class(Rank::UncertainWrite.class()).cloned()
+    } else {
+        None
+    };
+    let class = class.map_or_else(|| class_of(gateway, &matched, fields), Ok)?;
     let scope = scope_of(gateway, provider, fields);
-    let task = match field(fields, "forbear-task")?.or(task) {
+    let named_task = field(fields, "forbear-task")?.or(task);
+    let task = match named_task {
         Some(task) => TaskId::new(task),
         None => TaskId::new(&action.to_string()),
     };
@@ -88,7 +98,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let goal = long_field(fields, "forbear-goal", GOAL_BYTES_MAX)?.map(Arc::from);
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
-    let (key, key_field) = key(&asked, action, &scope, &task, reference.as_deref())?;
+    let (key, key_field) = key(&asked, action, &scope, named_task, reference.as_deref())?;
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
@@ -108,6 +118,29 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         expects_continue,
         provider: Arc::clone(provider),
     })
+}
+
+/// Fields by which some servers take another method than the request line's.
+fn overrides_method(fields: &HeaderMap) -> bool {
+    ["x-http-method-override", "x-http-method", "x-method-override"].iter().any(|name| fields.contains_key(*name))
+}
+
+/// The secret of a credential, however it is spelled: one key is one account. The scheme is left out, and of `Basic` the
+/// user alone counts where there is no password, as with services whose key may be sent either way.
+fn secret_of(value: &[u8]) -> Zeroizing<Vec<u8>> {
+    let value = value.trim_ascii();
+    let (scheme, rest) = match value.iter().position(|b| *b == b' ') {
+        Some(at) => (&value[..at], value[at..].trim_ascii()),
+        None => return Zeroizing::new(value.to_vec()),
+    };
+    if scheme.eq_ignore_ascii_case(b"basic")
+        && let Ok(pair) = STANDARD.decode(rest)
+    {
+        let pair = Zeroizing::new(pair);
+        return Zeroizing::new(pair.strip_suffix(b":").unwrap_or(&pair).to_vec());
+    }
+    let is_known = [b"bearer".as_slice(), b"token", b"apikey", b"key"].iter().any(|s| scheme.eq_ignore_ascii_case(s));
+    Zeroizing::new(if is_known { rest } else { value }.to_vec())
 }
 
 fn path_of(rest: &str) -> &str {
@@ -141,7 +174,7 @@ fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> Scope
     let name = provider.compiled.name.as_str();
     let credential = provider.credentials.iter().find_map(|h| fields.get(h));
     match credential {
-        Some(value) => ScopeId::new(&format!("{name}/{}", gateway.keys.account(name, value.as_bytes()))),
+        Some(value) => ScopeId::new(&format!("{name}/{}", gateway.keys.account(name, &secret_of(value.as_bytes())))),
         None => ScopeId::new(&format!("{name}/anonymous")),
     }
 }
@@ -184,7 +217,7 @@ fn key(
     asked: &Asked<'_>,
     action: ActionId,
     scope: &ScopeId,
-    task: &TaskId,
+    named_task: Option<&str>,
     reference: Option<&str>,
 ) -> Result<KeyAndField, Refusal> {
     let contract = asked.provider.compiled.contract.idempotency.as_ref();
@@ -213,7 +246,10 @@ fn key(
         return Ok((None, None));
     }
     let (key, origin) = match reference {
-        Some(reference) => (asked.gateway.keys.derived_key(scope.as_str(), task, reference), KeyOrigin::Derived),
+        Some(reference) => (
+            asked.gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference),
+            KeyOrigin::Derived,
+        ),
         None => (asked.gateway.keys.made_key(action), KeyOrigin::Made),
     };
     let field = HeaderValue::from_str(key.as_str()).ok().map(|value| (name.clone(), value));

@@ -40,7 +40,11 @@ pub(super) fn refusal(refusal: &Refusal) -> Response<AgentBody> {
     let fields = response.headers_mut();
     fields.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
     fields.insert(FORBEAR_OUTCOME, HeaderValue::from_static("denied"));
-    if matches!(refusal.kind, Kind::BodyTooLarge | Kind::BadRequest) {
+    if refusal.kind == Kind::Shed {
+        fields.insert(FORBEAR_OUTCOME, HeaderValue::from_static(Outcome::Shed.as_str()));
+        fields.insert(RETRY_AFTER, HeaderValue::from(1));
+    }
+    if matches!(refusal.kind, Kind::BodyTooLarge | Kind::BadRequest | Kind::Shed) {
         // The rest of the body is not read; what comes after it on this connection is no request.
         fields.insert(CONNECTION, HeaderValue::from_static("close"));
     }

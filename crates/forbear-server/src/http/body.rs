@@ -219,6 +219,27 @@ impl Once {
         }
     }
 
+    /// Bytes that the agent declared, where it did.
+    #[must_use]
+    pub fn declared(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(bytes) => Some(bytes),
+            Framing::None | Framing::Chunked => None,
+        }
+    }
+
+    /// A digest of the first bytes, which have been read: what tells one body from another before it is sent.
+    #[must_use]
+    pub fn prefix_sha256(&self, bytes_max: u64) -> [u8; 32] {
+        let (mut hasher, mut left) = (Sha256::new(), usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        for chunk in &self.prefix {
+            let piece = &chunk[..chunk.len().min(left)];
+            hasher.update(piece);
+            left -= piece.len();
+        }
+        hasher.finalize().into()
+    }
+
     /// Where digest and faults are told, for after the body has been given away.
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {

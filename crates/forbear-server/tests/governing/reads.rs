@@ -113,3 +113,44 @@ async fn what_cannot_be_reached_is_told_as_unsent() {
     assert_eq!(got.status, 404);
     assert!(String::from_utf8_lossy(&got.body).contains("openai"));
 }
+
+#[tokio::test]
+async fn one_key_is_one_scope_however_it_is_spelled() {
+    let scenario =
+        "routes:\n  - match: 'GET /things'\n    respond: {status: 429, headers: {Retry-After: '3000'}, body: {}}\n";
+    let rig = Rig::new(scenario, "").await;
+    // `c2tfOTo=` is `sk_9:`
+    for spelled in ["Bearer sk_9", "bearer sk_9", "BEARER  sk_9 ", "Basic c2tfOTo=", "basic c2tfOTo="] {
+        rig.call("GET", "/p/things", &[("authorization", spelled)], "").await;
+    }
+    rig.call("GET", "/p/things", &[("x-api-key", "sk_9")], "").await;
+    assert_eq!(rig.provider.arrivals().len(), 1);
+    rig.call("GET", "/p/things", &[("authorization", "Bearer sk_8")], "").await;
+    assert_eq!(rig.provider.arrivals().len(), 2);
+}
+
+#[tokio::test]
+async fn an_absurd_instant_does_not_close_a_scope_for_ever() {
+    for limits in [
+        "x-ratelimit-remaining: '0', x-ratelimit-reset: '99999999999999999999'",
+        "x-ratelimit-remaining-requests: '0', x-ratelimit-reset-requests: '99999999999999999h'",
+        "RateLimit: '\"a\";r=0;t=999999999999999'",
+    ] {
+        let scenario =
+            format!("routes:\n  - match: 'GET /things'\n    respond: {{headers: {{{limits}}}, body: {{}}}}\n");
+        let rig = Rig::new(&scenario, "").await;
+        for _ in 0..2 {
+            let got = rig.get("/p/things").await;
+            assert_eq!(got.status, 200, "{limits}: {got:?}");
+        }
+    }
+    for after in ["99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        let respond = format!("{{status: 429, headers: {{Retry-After: '{after}'}}, body: {{}}}}");
+        let rig = Rig::new(&format!("routes:\n  - match: 'GET /things'\n    respond: {respond}\n"), "").await;
+        assert_eq!(rig.get("/p/things").await.header("forbear-outcome"), "budget_exhausted");
+        let later = rig.get("/p/things").await;
+        let seconds = later.header("retry-after").parse::<u64>().unwrap();
+        assert!((30 * 86_400..=31 * 86_400 + 1).contains(&seconds), "{after}: {seconds}");
+        assert_eq!(rig.provider.arrivals().len(), 1);
+    }
+}

@@ -65,6 +65,47 @@ async fn a_keyed_write_is_sent_again_under_the_same_key_and_acts_once() {
 }
 
 #[tokio::test]
+async fn a_write_over_the_replay_cap_is_known_again_by_its_beginning() {
+    let policy = "body_replay_bytes_max: 4096\n";
+    let rig = Rig::new(LOST, policy).await;
+    let big = "x".repeat(20_000);
+    let first = rig.call("POST", "/p/charges", &[("authorization", "k")], &big).await;
+    assert_eq!((first.status, first.header("forbear-outcome")), (422, "outcome_unknown"), "{first:?}");
+    let again = rig.call("POST", "/p/charges", &[("authorization", "k")], &big).await;
+    assert_eq!((again.status, again.header("location")), (422, first.header("location")), "{again:?}");
+    assert_eq!((rig.provider.arrivals().len(), rig.provider.effects().count), (1, 1));
+    let other = rig.call("POST", "/p/charges", &[("authorization", "k")], &"y".repeat(20_000)).await;
+    assert_eq!(other.status, 200, "{other:?}");
+}
+
+#[tokio::test]
+async fn a_reference_alone_gives_the_same_key_again() {
+    let rig = Rig::new(KEYED, IDEMPOTENT).await;
+    for run in ["1", "2"] {
+        let fields = [("authorization", "k"), ("forbear-reference", "invoice-7"), ("forbear-run", run)];
+        let got = rig.call("POST", "/p/charges", &fields, "{}").await;
+        assert_eq!(got.status, 200, "{got:?}");
+    }
+    assert_eq!(rig.provider.effects().count, 1);
+}
+
+#[tokio::test]
+async fn a_read_that_says_it_is_a_write_is_treated_as_one() {
+    let scenario = "
+routes:
+  - match: 'GET /things'
+    respond: {effect: {name: thing}, fault: {at: after_commit, end: rst}}
+";
+    let rig = Rig::new(scenario, "").await;
+    for (n, name) in ["x-http-method-override", "x-http-method", "x-method-override"].into_iter().enumerate() {
+        let path = format!("/p/things?{name}");
+        let got = rig.call("GET", &path, &[("authorization", "k"), (name, "POST")], "").await;
+        assert_eq!((got.status, got.header("forbear-outcome")), (422, "outcome_unknown"), "{got:?}");
+        assert_eq!(rig.provider.arrivals().len(), n + 1);
+    }
+}
+
+#[tokio::test]
 async fn the_agents_own_key_is_forwarded_as_it_is() {
     let rig = Rig::new(KEYED, IDEMPOTENT).await;
     let fields = [("authorization", "k"), ("idempotency-key", "order-7 \u{21}x")];

@@ -53,7 +53,7 @@ fn told(event: &Happened) -> String {
             let time = format!("{:>3}.{:03} s", answered_at_ms / 1_000, answered_at_ms % 1_000);
             match retry_after_seconds {
                 Some(seconds) => format!(
-                    "{time}  {agent:<4} question {question}  -> {status}, come back in {seconds} s: now all three wait"
+                    "{time}  {agent:<4} question {question}  -> {status}, come back in {seconds} s: no new call until then"
                 ),
                 None => format!("{time}  {agent:<4} question {question}  -> {status}"),
             }

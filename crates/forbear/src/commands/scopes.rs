@@ -5,9 +5,7 @@ use forbear_api::ScopeRow;
 use super::server::client;
 use crate::cli::Server;
 use crate::failure::Exit;
-use crate::output::{Output, table};
-
-const HEADER: [&str; 7] = ["SCOPE", "NEXT ALLOWED", "LEFT", "SOURCE", "FLIGHT", "WAIT", "RETRIES/MIN"];
+use crate::output::Output;
 
 pub(crate) async fn run(server: &Server, output: Output) -> anyhow::Result<Exit> {
     let rows = client(server)?.scopes().await?;
@@ -22,30 +20,31 @@ pub(crate) async fn run(server: &Server, output: Output) -> anyhow::Result<Exit>
 }
 
 fn rendered(rows: &[ScopeRow]) -> String {
-    table(&HEADER, rows.iter().map(row).collect())
+    rows.iter().map(entry).collect::<Vec<_>>().join("\n")
 }
 
-fn row(r: &ScopeRow) -> Vec<String> {
+/// A scope on a line of its own, so that it can be copied, and what is known of it below.
+fn entry(r: &ScopeRow) -> String {
     let opens = match (r.next_allowed_at, r.reset_after_seconds) {
-        (Some(at), Some(seconds)) => {
+        (Some(at), seconds) => {
             let time = at.time_of_day();
-            let second = time.split('.').next().unwrap_or_default().to_owned();
-            format!("{second} (in {seconds} s)")
+            let second = time.split('.').next().unwrap_or_default();
+            let left = seconds.map_or(String::new(), |s| format!(", in {s} s"));
+            let source = r.source.as_ref().map_or(String::new(), |s| format!(": {s}"));
+            format!("closed until {} {second} UTC{left}{source}", at.day())
         }
-        (Some(at), None) => at.time_of_day(),
-        (None, _) => "now".to_owned(),
+        (None, _) => "open".to_owned(),
     };
-    let of = |used: u32, max: Option<u32>| max.map_or_else(|| used.to_string(), |max| format!("{used}/{max}"));
+    let of = |used: u32, max: Option<u32>| max.map_or_else(|| used.to_string(), |max| format!("{used} of {max}"));
     let limits = r.limits.as_ref();
-    vec![
-        r.scope.clone(),
-        opens,
-        r.remaining.map_or_else(|| "-".to_owned(), |n| n.to_string()),
-        r.source.clone().unwrap_or_else(|| "-".to_owned()),
+    let left = r.remaining.map_or(String::new(), |n| format!("left {n}, "));
+    format!(
+        "{}\n  {opens}\n  {left}in flight {}, waiting {}, retries/min {}",
+        r.scope,
         of(r.in_flight, limits.map(|l| l.max_concurrent_requests)),
         of(r.delayed, limits.map(|l| l.max_delayed_requests)),
         of(r.retries_last_minute, limits.map(|l| l.max_retries_per_minute)),
-    ]
+    )
 }
 
 #[cfg(test)]
@@ -77,7 +76,7 @@ mod tests {
         let open = ScopeRow { next_allowed_at: None, source: None, limits: None, remaining: None, ..closed.clone() };
         let text = rendered(&[closed, open]);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        for said in ["00:00:10", "11", "32/32", "1000/1000", "now", "123456"] {
+        for said in ["00:00:10", "11", "32 of 32", "1000 of 1000", "open", "123456"] {
             assert!(text.contains(said), "{said} is not in\n{text}");
         }
     }
