@@ -228,7 +228,8 @@ impl Once {
         }
     }
 
-    /// A digest of the first bytes, which have been read: what tells one body from another before it is sent.
+    /// A digest of the first bytes, which have been read, and of the length where one was declared: what tells one body from
+    /// another before it is sent.
     #[must_use]
     pub fn prefix_sha256(&self, bytes_max: u64) -> [u8; 32] {
         let (mut hasher, mut left) = (Sha256::new(), usize::try_from(bytes_max).unwrap_or(usize::MAX));
@@ -237,6 +238,7 @@ impl Once {
             hasher.update(piece);
             left -= piece.len();
         }
+        hasher.update(self.declared().unwrap_or(u64::MAX).to_be_bytes());
         hasher.finalize().into()
     }
 

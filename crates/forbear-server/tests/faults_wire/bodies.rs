@@ -45,6 +45,8 @@ routes:
                 let bytes = content(kib * 1024);
                 let case = format!("{kib}-{declared}-{path}");
                 let request = agent.request("POST", &format!("/p/{path}")).header("x-case", &case);
+                // Equal beginnings, and each an effect of its own.
+                let request = request.header("forbear-reference", &case);
                 let full = if declared {
                     body(bytes.clone())
                 } else {
