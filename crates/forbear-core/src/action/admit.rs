@@ -25,10 +25,10 @@ impl Coordinator {
         live.order = self.order;
         let request = &live.request;
         if self.draining {
-            return self.refuse(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
+            return self.end_with_answer(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
         }
         if self.durable.cancelled.contains_key(&request.task) {
-            return self.refuse(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
+            return self.end_with_answer(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
         }
         match self.open_twin(request, now) {
             Twin::None => {}
@@ -43,20 +43,20 @@ impl Coordinator {
         if must_be_durable(request) {
             if self.gate.frozen().is_some() {
                 let why = "the journal cannot be written, so no write is sent; see /-/ready";
-                return self.refuse(now, live, Outcome::Shed, why, Some(5), out);
+                return self.end_with_answer(now, live, Outcome::Shed, why, Some(5), out);
             }
             if self.store_full {
                 let why = "the store is at store_bytes_max, so no write is sent";
-                return self.refuse(now, live, Outcome::Shed, why, Some(60), out);
+                return self.end_with_answer(now, live, Outcome::Shed, why, Some(60), out);
             }
         }
         let scope = live.request.scope.clone();
         if !self.has_room_for(now, &scope) {
             let why = "as many scopes are in use or closed as can be kept";
-            return self.refuse(now, live, Outcome::Shed, why, Some(60), out);
+            return self.end_with_answer(now, live, Outcome::Shed, why, Some(60), out);
         }
         if deadline <= now.mono {
-            return self.refuse(now, live, Outcome::DeadlineExhausted, "its deadline had passed", None, out);
+            return self.end_with_answer(now, live, Outcome::DeadlineExhausted, "its deadline had passed", None, out);
         }
         self.line_up(now, live, out);
     }
@@ -87,17 +87,17 @@ impl Coordinator {
         let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
         if due >= live.deadline && live.deadline <= queue_end {
             let why = "its scope opens after its deadline";
-            return self.refuse(now, live, Outcome::DeadlineExhausted, why, None, out);
+            return self.end_with_answer(now, live, Outcome::DeadlineExhausted, why, None, out);
         }
         // A closed scope is told before the body comes; for a mere turn it is taken in, as it is of everybody else.
         let is_closed = matches!(reason, WaitReason::Boundary | WaitReason::Backoff);
         if due >= queue_end || (request.body_pending && is_closed) {
             let why = "its scope opens later than a connection should be held";
-            return self.refuse(now, live, Outcome::Deferred, why, Some(seconds), out);
+            return self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
         }
         if delayed >= request.limits.max_delayed_requests as usize {
             let why = "max_delayed_requests of its scope is reached";
-            return self.refuse(now, live, Outcome::Shed, why, Some(seconds), out);
+            return self.end_with_answer(now, live, Outcome::Shed, why, Some(seconds), out);
         }
         if request.body_pending {
             out.push(Command::ReadBody { action: request.action });

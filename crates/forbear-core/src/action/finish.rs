@@ -73,19 +73,6 @@ impl Coordinator {
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
 
-    /// A call that is refused before anything was sent.
-    pub(crate) fn refuse(
-        &mut self,
-        now: Now,
-        live: Live,
-        outcome: Outcome,
-        why: &str,
-        retry_after_seconds: Option<u64>,
-        out: &mut Commands,
-    ) {
-        self.end_with_answer(now, live, outcome, why, retry_after_seconds, out);
-    }
-
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
     pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Live, open: ActionId, out: &mut Commands) {
         let done = self.durable.open.get(&open).is_some_and(|o| o.effect == Effect::Applied);
@@ -117,7 +104,8 @@ impl Coordinator {
         }
     }
 
-    fn end_with_answer(
+    /// Ends, and tells the agent if it is still there.
+    pub(crate) fn end_with_answer(
         &mut self,
         now: Now,
         live: Live,
