@@ -259,8 +259,8 @@ impl Call {
             return body.sha256();
         }
         let canonical = match body.chunks() {
-            [only] => fingerprint::of_json(only),
-            chunks => fingerprint::of_json(&chunks.concat()),
+            [only] => fingerprint::of_json(only, &self.understood.content_ignores),
+            chunks => fingerprint::of_json(&chunks.concat(), &self.understood.content_ignores),
         };
         canonical.unwrap_or_else(|| body.sha256())
     }

@@ -47,6 +47,7 @@ pub(super) struct Understood {
     pub route: Route,
     pub class: Class,
     pub repeatable: bool,
+    pub content_ignores: Vec<Box<str>>,
     pub key: Option<KeyUsed>,
     /// A field to add for the key, where the agent gave none.
     pub key_field: Option<(HeaderName, HeaderValue)>,
@@ -117,6 +118,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         run,
         scope,
         repeatable: matched.repeatable,
+        content_ignores: matched.content_ignores.to_vec(),
         route: matched.template,
         class,
         key,
