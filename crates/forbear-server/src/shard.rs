@@ -169,6 +169,12 @@ impl Shard {
         self.lock().core.live_actions()
     }
 
+    /// Calls that commands may still come for.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.lock().calls.len()
+    }
+
     /// Cancels a task; gives back how many of its actions were in line or on the wire.
     pub fn cancel_task(&self, task: TaskId, by: String) -> u32 {
         let actions = self.lock().core.live_of_task(&task);
