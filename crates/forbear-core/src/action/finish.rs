@@ -97,14 +97,11 @@ impl Coordinator {
         let answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
         let fact = Fact::ReconciliationRequired { attempt, reason: why.to_owned() };
         self.emit(now, Some(action), fact, Write::Ahead, out);
-        let here = live.agent_here;
         let seq = self.finish(now, live, Outcome::OutcomeUnknown, Some(why.to_owned()), out);
-        if here {
-            self.gate.after(seq, Command::Answer { action, answer: Box::new(answer) }, out);
-        }
+        self.gate.after(seq, Command::Answer { action, answer: Box::new(answer) }, out);
     }
 
-    /// Ends, and tells the agent if it is still there.
+    /// Ends, and says so. Who follows a write whose agent has left learns by this that it is over.
     pub(crate) fn end_with_answer(
         &mut self,
         now: Now,
@@ -117,12 +114,9 @@ impl Coordinator {
         let action = live.request.action;
         let mut answer = self.answer_of(now, &live, outcome, why);
         answer.retry_after_seconds = retry_after_seconds;
-        let here = live.agent_here;
         let told_after = self.boundary_seq(&live.request.scope);
         self.finish(now, live, outcome, Some(why.to_owned()), out);
-        if here {
-            self.gate.after(told_after, Command::Answer { action, answer: Box::new(answer) }, out);
-        }
+        self.gate.after(told_after, Command::Answer { action, answer: Box::new(answer) }, out);
     }
 
     /// What an answer of this scope waits for: who is told of a boundary can rely on it, whatever crashes then.

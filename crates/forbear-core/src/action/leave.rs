@@ -16,8 +16,6 @@ pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was n
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let Some(live) = self.live.get_mut(&action) else { return };
-        live.agent_here = false;
         self.withdraw(now, action, "client_cancelled: the agent left", out);
     }
 

@@ -41,7 +41,6 @@ pub struct Live {
     /// A retry was charged and has not left: for which attempt, and for how many milliseconds of waiting.
     pub charged: Option<(AttemptNo, u64)>,
     pub waited_ms: u64,
-    pub agent_here: bool,
     /// Set while a write goes on though its agent or task is gone.
     pub follow_only: Option<&'static str>,
 }
@@ -86,7 +85,6 @@ impl Live {
             told_until: None,
             charged: None,
             waited_ms: 0,
-            agent_here: true,
             follow_only: None,
         }
     }

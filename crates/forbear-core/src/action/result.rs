@@ -189,6 +189,13 @@ impl Coordinator {
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
         let succeeded = live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success);
+        // A write is read on when its agent has left: if that too had to be given up, the rest may have said anything.
+        let end = match end {
+            BodyEnd::AgentLeft if live.request.rank.writes() => {
+                BodyEnd::Cut("the agent left, and the rest of the answer was not waited for any longer".into())
+            }
+            end => end,
+        };
         let (outcome, reason) = match end {
             BodyEnd::Complete if succeeded => (Outcome::Succeeded, None),
             BodyEnd::Complete => (Outcome::Rejected, None),

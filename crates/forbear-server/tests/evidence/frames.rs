@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::peer::{Conn, Ends, Play, Reads, Socket, play};
 
-const PREFACE_BYTES: usize = 24;
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD_BYTES: usize = 9;
 
 pub(crate) const DATA: u8 = 0;
@@ -98,7 +98,7 @@ pub(crate) async fn http2_answer<S: Socket>(
 ) {
     let _ = conn.io.write_all(first).await;
     let _ = conn.io.flush().await;
-    if !conn.take(PREFACE_BYTES).await {
+    if !conn.take(PREFACE.len()).await {
         return;
     }
     loop {
@@ -113,7 +113,7 @@ pub(crate) async fn http2_answer<S: Socket>(
 }
 
 impl<S: Socket> Conn<S> {
-    async fn take(&mut self, bytes: usize) -> bool {
+    pub(crate) async fn take(&mut self, bytes: usize) -> bool {
         while self.read.len() < bytes {
             if !self.fill().await {
                 return false;
@@ -123,24 +123,30 @@ impl<S: Socket> Conn<S> {
         true
     }
 
+    /// Kind, flags and stream of the next frame. SETTINGS are acknowledged on the way.
+    pub(crate) async fn frame(&mut self) -> Option<(u8, u8, u32)> {
+        while self.read.len() < FRAME_HEAD_BYTES {
+            if !self.fill().await {
+                return None;
+            }
+        }
+        let length = u32::from_be_bytes([0, self.read[0], self.read[1], self.read[2]]) as usize;
+        let (kind, flags) = (self.read[3], self.read[4]);
+        let stream = u32::from_be_bytes([self.read[5], self.read[6], self.read[7], self.read[8]]);
+        if !self.take(FRAME_HEAD_BYTES + length).await {
+            return None;
+        }
+        if kind == SETTINGS && flags & ACK == 0 {
+            let _ = self.io.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
+            let _ = self.io.flush().await;
+        }
+        Some((kind, flags, stream))
+    }
+
     /// The stream of the next request, once its head, or all of it, has come.
     pub(crate) async fn request(&mut self, reads: Reads) -> Option<u32> {
         loop {
-            while self.read.len() < FRAME_HEAD_BYTES {
-                if !self.fill().await {
-                    return None;
-                }
-            }
-            let length = u32::from_be_bytes([0, self.read[0], self.read[1], self.read[2]]) as usize;
-            let (kind, flags) = (self.read[3], self.read[4]);
-            let stream = u32::from_be_bytes([self.read[5], self.read[6], self.read[7], self.read[8]]);
-            if !self.take(FRAME_HEAD_BYTES + length).await {
-                return None;
-            }
-            if kind == SETTINGS && flags & ACK == 0 {
-                let _ = self.io.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
-                let _ = self.io.flush().await;
-            }
+            let (kind, flags, stream) = self.frame().await?;
             let is_end = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if kind == HEADERS {
                 self.counts.head();

@@ -17,6 +17,8 @@ mod agent;
 mod frames;
 mod http1;
 mod http2;
+mod leaver;
+mod leaving;
 mod peer;
 mod reuse;
 mod table;
