@@ -71,6 +71,12 @@ impl Leaver {
         }
     }
 
+    /// All that comes until the connection is closed.
+    pub(crate) async fn rest(&mut self) -> String {
+        while self.conn.fill().await {}
+        String::from_utf8_lossy(&self.conn.read).into_owned()
+    }
+
     /// Leaves, and says when.
     pub(crate) async fn leave(mut self, how: Leaves) -> (Instant, Option<Conn>) {
         let at = Instant::now();

@@ -21,5 +21,6 @@ mod leaver;
 mod leaving;
 mod peer;
 mod reuse;
+mod stopping;
 mod table;
 mod tls;
