@@ -332,9 +332,15 @@ const fn is_recent(at: Wall, now: Wall) -> bool {
     at.ms_until(now) < MINUTE_MS
 }
 
+/// Lets the oldest go once there are an eighth more than `max`: looking for them walks over all, and one walk pays for
+/// many that came.
 fn evict<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, max: usize, age: impl Fn(&V) -> Wall) {
-    while map.len() > max {
-        let Some(oldest) = map.iter().min_by_key(|(_, v)| age(v)).map(|(k, _)| k.clone()) else { return };
-        map.remove(&oldest);
+    if map.len() <= max + max / 8 {
+        return;
+    }
+    let mut all: Vec<(Wall, K)> = map.iter().map(|(k, v)| (age(v), k.clone())).collect();
+    all.sort_unstable();
+    for (_, key) in all.iter().take(map.len() - max) {
+        map.remove(key);
     }
 }
