@@ -15,7 +15,7 @@ use forbear_core::command::{Command, Commands};
 use forbear_core::coordinator::Coordinator;
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, AttemptNo, TaskId};
-use forbear_core::input::{Input, Request, Settings};
+use forbear_core::input::{BodyEnd, Input, Request, Settings};
 use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
 use forbear_store::{Batch, Progress, Store};
@@ -23,10 +23,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
+use crate::gateway::AnswerCopy;
 use crate::mailbox::Mailbox;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
-const SNAPSHOT_EVERY_EVENTS: u64 = 20_000;
+const SNAPSHOT_EVERY_EVENTS: u64 = 200_000;
 /// How often days beyond the retention are looked for.
 const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
 /// How often a draining shard is asked whether it is done.
@@ -48,6 +49,8 @@ pub struct Shard {
 struct Inner {
     core: Coordinator,
     calls: HashMap<ActionId, Arc<Mailbox>>,
+    /// The answer whose end is being decided on, for those who wait for it too.
+    copy: Option<Arc<AnswerCopy>>,
     /// Sealed contents of writes whose intent is being decided on.
     contents: HashMap<ActionId, Sealed>,
     armed: Option<Mono>,
@@ -60,6 +63,9 @@ impl Inner {
         if action.is_some() && action == own {
             mine.push(command);
         } else if let Some(mailbox) = action.and_then(|a| self.calls.get(&a)) {
+            if let (Command::Share { .. }, Some(copy)) = (&command, &self.copy) {
+                mailbox.put_copy(Arc::clone(copy));
+            }
             mailbox.put(command);
         }
     }
@@ -69,8 +75,14 @@ impl Shard {
     /// A core that is not yet connected to its journal: [`Shard::connect`] does that.
     #[must_use]
     pub fn new(core: Coordinator, clock: Clock) -> Arc<Self> {
-        let inner =
-            Inner { core, calls: HashMap::new(), contents: HashMap::new(), armed: None, events_since_snapshot: 0 };
+        let inner = Inner {
+            core,
+            calls: HashMap::new(),
+            copy: None,
+            contents: HashMap::new(),
+            armed: None,
+            events_since_snapshot: 0,
+        };
         Arc::new(Self {
             inner: Mutex::new(inner),
             store: std::sync::OnceLock::new(),
@@ -127,6 +139,16 @@ impl Shard {
     /// Something happened that is no call's own.
     pub fn note(&self, input: Input) {
         let _ = self.visit(None, input);
+    }
+
+    /// The body of an answer ended. Whoever waits for the same answer gets the copy.
+    pub fn ended(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd, copy: Option<Arc<AnswerCopy>>) {
+        let mut inner = self.lock();
+        inner.copy = copy;
+        let now = self.clock.now();
+        let commands = inner.core.handle(now, Input::Ended { action, attempt, end });
+        self.settle(&mut inner, commands, None);
+        inner.copy = None;
     }
 
     /// The call takes no more commands.
@@ -375,7 +397,7 @@ impl Shard {
     }
 
     fn save_snapshot(&self, store: &Store) {
-        let state = self.lock().core.durable_state().clone();
+        let state = self.lock().core.durable_state().to_snapshot();
         let bytes = match serde_json::to_vec(&state) {
             Ok(bytes) => bytes,
             Err(error) => return tracing::error!(%error, "a snapshot could not be written out"),

@@ -12,13 +12,24 @@ use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
 
+pub(crate) const AGENT_LEFT: &str = "client_cancelled: the agent left";
 pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        if let Some(waiter) = self.part(action) {
+            return self.unheard(now, waiter.to, out);
+        }
         let Some(live) = self.live.get_mut(&action) else { return };
         live.agent_here = false;
-        self.withdraw(now, action, "client_cancelled: the agent left", out);
+        self.unheard(now, action, out);
+    }
+
+    /// If nobody is there any more to hear of its result, it is withdrawn.
+    pub(crate) fn unheard(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        if self.live.get(&action).is_some_and(|l| !l.agent_here && l.joined.is_empty()) {
+            self.withdraw(now, action, AGENT_LEFT, out);
+        }
     }
 
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
@@ -31,6 +42,8 @@ impl Coordinator {
         for (_, action) in actions {
             self.withdraw(now, action, "its task was cancelled", out);
         }
+        // Last: what only they waited for gives its slot back, and nobody of this task may stand in line for it.
+        self.cancel_waiters(now, task, out);
     }
 
     fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
@@ -45,7 +58,12 @@ impl Coordinator {
             Stage::InFlight(_) if self.gate.withdraw(action) => {
                 self.never_left(now, action, Outcome::Cancelled, why, out);
             }
-            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
+            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => {
+                // A cancelled task stays cancelled, whoever leaves then: a call that joins takes only a leaving back.
+                if live.follow_only.is_none_or(|before| before == AGENT_LEFT) {
+                    live.follow_only = Some(why);
+                }
+            }
             Stage::InFlight(attempt) => {
                 if let Some(mut live) = self.live.remove(&action) {
                     let scope = live.request.scope.clone();

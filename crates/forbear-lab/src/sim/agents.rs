@@ -5,32 +5,46 @@ use std::sync::Arc;
 
 use forbear_core::command::{Answer, SafeNext};
 use forbear_core::event::{KeyOrigin, Outcome};
-use forbear_core::ids::{ActionId, Key};
+use forbear_core::ids::{ActionId, Digest, Key};
 use forbear_core::input::{Input, Request};
 
 use super::calls::{CALLS_MAX, Call, Calls};
 use super::chance::Site;
 use super::coverage::Seen;
 use super::intents::{Intent, rank_index};
-use super::plan::Foreseen;
 use super::world::{Happening, World};
 
 /// An agent whose process is away tries again so much later.
 const KNOCK_AGAIN_MS: u64 = 500;
 const DAY_MS: u64 = 86_400_000;
+const OTHER_CONTENT: Digest = Digest([249; 32]);
+
+/// How a call comes that may repeat another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// With its client's mark, if it is not the first.
+    Marked,
+    Unmarked,
+    /// Under the same name, and something else.
+    OtherContent,
+}
 
 impl World<'_> {
-    pub(super) fn asks(&mut self, index: usize) {
+    pub(super) fn asks(&mut self, index: usize, again: Again) {
         let Some(intent) = self.intents.get(index).filter(|i| i.calls < CALLS_MAX) else { return };
         let action = Calls::action(index, intent.calls + 1);
         let mut rng = self.chance.at(Site::Asks, action.0 as u64, 0);
         let Some(home) = self.door(rng.permille(400)) else {
-            return self.later(KNOCK_AGAIN_MS, Happening::Foreseen(Foreseen::Asks { intent: index }));
+            return self.later(KNOCK_AGAIN_MS, Happening::Asks { intent: index, again });
         };
         let intent = &mut self.intents[index];
         intent.calls += 1;
         let (nth, intent) = (intent.calls, intent.clone());
-        let request = self.request(action, &intent);
+        let mut request = self.request(action, &intent);
+        request.marked_repeat = nth > 1 && again != Again::Unmarked;
+        if again == Again::OtherContent {
+            request.content_digest = Some(OTHER_CONTENT);
+        }
         let deadline = self.now.mono_at(request.deadline);
         self.note(|w| {
             let what = format!("{:?} {} {}", intent.rank, request.scope, request.task);
@@ -59,6 +73,7 @@ impl World<'_> {
         let class = rank_index(intent.rank);
         let policy = &self.plan.policies[self.policy];
         let mut key = intent.key.clone();
+        let is_derived = key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Derived);
         if let Some(made) = key.as_mut().filter(|k| k.origin == KeyOrigin::Made) {
             made.value = Key::new(&format!("m{}", action.0));
         }
@@ -82,6 +97,8 @@ impl World<'_> {
             deadline: self.now.wall.plus_ms(intent.deadline_ms),
             goal: None,
             reference: intent.reference.clone(),
+            reference_key: intent.reference.as_deref().map(Key::new).filter(|_| !is_derived),
+            marked_repeat: false,
             journal_before: intent.journal_before,
         }
     }
@@ -110,10 +127,20 @@ impl World<'_> {
         let Some((open, index)) = self.calls.get(action).map(|c| (c.is_open(), c.intent)) else { return };
         self.cover(if open { Seen::AskedWhileOpen } else { Seen::AskedOnceMore });
         let intent = &mut self.intents[index];
-        if !(intent.has_honoured_key() && self.plan.retention_seconds > 3_600) {
-            intent.loose = true;
-        }
-        self.asks(index);
+        let is_known = intent.is_named() && intent.digest.is_some();
+        // Equal calls without a name may be meant to be two.
+        intent.loose |= !is_known;
+        let writes = intent.rank.writes();
+        let mut rng = self.chance.at(Site::Again, action.0 as u64, 0);
+        let again = if is_known && writes && rng.permille(300) {
+            self.cover(Seen::OtherContent);
+            Again::OtherContent
+        } else if rng.permille(500) {
+            Again::Unmarked
+        } else {
+            Again::Marked
+        };
+        self.asks(index, again);
     }
 
     pub(super) fn leaves(&mut self, action: ActionId) {
@@ -129,12 +156,10 @@ impl World<'_> {
             return;
         }
         let in_ms = rng.pick(&[0, 20, 1_000, 30_000, 30_000, DAY_MS + 60_000]);
-        // A repeat of what was not answered: only a key that is still honoured makes one intent of two calls.
-        if !intent.has_honoured_key() || self.plan.retention_seconds <= 3_600 || in_ms > DAY_MS {
-            intent.loose = true;
-        }
+        // A repeat of what was not answered is known by its names or its content, for a day.
+        intent.loose |= intent.digest.is_none() || in_ms > DAY_MS;
         self.cover(Seen::AskedAfterLeaving);
-        self.later(in_ms, Happening::Foreseen(Foreseen::Asks { intent: index }));
+        self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
     }
 
     pub(super) fn cancels(&mut self, task: usize) {
@@ -168,7 +193,7 @@ impl World<'_> {
             let wait = answer.retry_after_seconds.unwrap_or(0).saturating_mul(1_000);
             let in_ms = wait + rng.pick(&[0, 100, 10_000, 100_000]);
             self.cover(Seen::AskedAfterAnswer);
-            self.later(in_ms, Happening::Foreseen(Foreseen::Asks { intent: index }));
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
         }
     }
 
@@ -178,30 +203,26 @@ impl World<'_> {
             call.on_wire = false;
             call.dead = true;
         }
-        let lost: Vec<(ActionId, usize, u32)> = self
+        let lost: Vec<(ActionId, usize)> = self
             .calls
             .iter_mut()
             .filter(|c| c.home == home && c.is_open())
             .map(|call| {
                 call.gone = true;
                 call.relaying = false;
-                (call.request.action, call.intent, call.heads)
+                (call.request.action, call.intent)
             })
             .collect();
-        for (action, index, heads) in lost {
+        for (action, index) in lost {
             let mut rng = self.chance.at(Site::Lost, action.0 as u64, 0);
             let intent = &mut self.intents[index];
             if intent.calls >= CALLS_MAX || !rng.permille(500) {
                 continue;
             }
-            // Without such a key Forbear can know the repeat only by an open action with that content.
-            let known = intent.digest.is_some() && heads == 0;
-            if !(known || intent.has_honoured_key() && self.plan.retention_seconds > 3_600) {
-                intent.loose = true;
-            }
+            intent.loose |= intent.digest.is_none();
             let in_ms = rng.pick(&[0, 1_000, 30_000]);
             self.cover(Seen::AskedAfterLosing);
-            self.later(in_ms, Happening::Foreseen(Foreseen::Asks { intent: index }));
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Call {
     pub(super) refused: u32,
     /// Answers that the core gave, run or not, and what the last of Forbear's own said of the effect.
     pub(super) promised: u32,
-    pub(super) told: Option<Effect>,
+    pub(super) told: Option<(ActionId, Effect)>,
     /// The attempt was cancelled upstream or its process is gone: nothing more is heard of it.
     pub(super) dead: bool,
     /// An attempt left whose fate is open.

@@ -16,6 +16,7 @@ pub(super) enum Site {
     /// How a call is made: by call.
     Asks,
     /// What its agent does after an answer of ours, after it left, after its connection was lost: by call.
+    Again,
     Answered,
     Leaves,
     Lost,

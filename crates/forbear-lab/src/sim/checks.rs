@@ -16,7 +16,7 @@ use forbear_core::policy::{Limits, Rank};
 
 use super::coverage::Seen;
 use super::driver::is_success;
-use super::intents::TASKS_MAX;
+use super::intents::{Intent, TASKS_MAX};
 use super::plan::Plan;
 use super::world::World;
 
@@ -83,11 +83,13 @@ impl World<'_> {
             }
             Command::Answer { action, answer } => {
                 self.check_one_answer(*action);
-                let about = (answer.about == *action).then_some(answer.effect);
+                // A refusal speaks of its own call and names another.
+                let is_said = answer.about == *action || answer.joined.is_some();
                 if let Some(call) = self.calls.get_mut(*action) {
-                    call.told = about;
+                    call.told = is_said.then_some((answer.about, answer.effect));
                 }
             }
+            Command::Share { action, .. } => self.check_one_answer(*action),
             Command::CancelUpstream { action, .. } => {
                 let Some(call) = self.calls.get_mut(*action) else { return };
                 call.on_wire = false;
@@ -267,6 +269,20 @@ impl World<'_> {
         }
     }
 
+    /// Wants of equal content that have no name are one another's equals: a repeat of one may have been answered with
+    /// what was done for the other, which then is missing there.
+    fn more_than_meant(&self, intent: &Intent) -> bool {
+        if intent.is_named() {
+            return true;
+        }
+        let equal = |i: &&Intent| {
+            !i.is_named() && (i.scope, i.route, i.digest) == (intent.scope, intent.route, intent.digest) && i.calls > 0
+        };
+        let equals = || self.intents.iter().filter(equal);
+        let done: u32 = equals().map(|i| i.effects).sum();
+        !equals().any(|i| i.loose) && done as usize > equals().count()
+    }
+
     /// Invariant 2, when an effect happens.
     pub(super) fn check_effect(&mut self, action: ActionId) {
         let Some(call) = self.calls.get(action) else { return };
@@ -277,7 +293,8 @@ impl World<'_> {
         let (by_call, by_intent) = (call.effects, intent.effects);
         // A clock set back while the process was away makes every key look younger: nothing left can tell.
         let untold = self.tally.clock_stepped && self.processes > 1;
-        if by_call > 1 || (by_intent > 1 && !intent.loose && !untold) {
+        let too_many = by_intent > 1 && !intent.loose && !untold && self.more_than_meant(intent);
+        if by_call > 1 || too_many {
             self.fail("one_effect", |_| {
                 format!("a{}: {by_call} effects of the call, {by_intent} of its intent", action.0)
             });

@@ -51,6 +51,9 @@ kinds! {
     AskedAfterLeaving "same call after leaving",
     AskedAfterAnswer "same call after an answer of ours",
     AskedAfterLosing "same call after a lost connection",
+    OtherContent "same name with other content",
+    Joined "call joined to an equal one",
+    Shared "answer given to an equal call too",
     Cancel "task cancelled",
     Drain "drain",
     Throttled "throttled with an instant",
@@ -82,9 +85,9 @@ kinds! {
 
 /// A set of [`Seen`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Coverage(u64);
+pub(super) struct Coverage(u128);
 
-const _: () = assert!(TEXTS.len() <= 64, "one bit each");
+const _: () = assert!(TEXTS.len() <= 128, "one bit each");
 
 impl Coverage {
     pub(super) const fn add(&mut self, seen: Seen) {
@@ -103,7 +106,7 @@ impl Coverage {
     /// Counts this schedule into the sums of many.
     pub(super) fn count_into(self, sums: &mut BTreeMap<&'static str, u64>) {
         for (n, text) in TEXTS.iter().enumerate() {
-            *sums.entry(text).or_default() += self.0 >> n & 1;
+            *sums.entry(text).or_default() += u64::from(self.0 >> n & 1 == 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the model store does for a process: group commits that are slow, acknowledged late, or fail, with their word lost
 //! or their events; and a fence, behind which nothing is written.
 
-use forbear_core::event::Event;
+use forbear_core::event::{Event, Fact};
 use forbear_core::ids::Seq;
 use forbear_core::input::Input;
 
@@ -23,6 +23,9 @@ impl World<'_> {
             format!("  {}> append {}{behind}{who} {}", w.tag(by), event.seq.0, fact(&event.fact))
         });
         self.check_event(by, &event);
+        if matches!(event.fact, Fact::CallJoined { .. }) {
+            self.cover(Seen::Joined);
+        }
         let now = self.now;
         let Some(node) = self.node_mut(by) else { return };
         node.disk.appended = event.seq.0;
@@ -43,7 +46,7 @@ impl World<'_> {
         let due = self.chance.at(Site::Append, u64::from(by), seq).permille(self.plan.snapshots_permille);
         let at = self.store.journal.len() as u64;
         let ready = |n: &&super::node::Node| n.core.not_ready().is_none() && n.core.last_seq().0 == at;
-        if due && let Some(state) = self.node(by).filter(ready).map(|n| n.core.durable_state().clone()) {
+        if due && let Some(state) = self.node(by).filter(ready).map(|n| n.core.durable_state().to_snapshot()) {
             self.store.snapshot(state);
         }
     }

@@ -40,6 +40,11 @@ impl World<'_> {
                 self.note(|w| format!("{}run: {}", w.tag(by), brief(&command)));
                 self.answered(action, answer);
             }
+            Command::Share { action, .. } => {
+                self.note(|w| format!("{}run: {}", w.tag(by), brief(&command)));
+                self.cover(Seen::Shared);
+                self.count_answer(action);
+            }
             Command::CancelUpstream { action, attempt } => self.cancels_upstream(by, action, attempt),
         }
     }
@@ -110,7 +115,7 @@ impl World<'_> {
             KeyOrigin::Agent | KeyOrigin::Derived => index as u128,
         });
         let retention_ms = intent.key.as_ref().and_then(|k| k.retention_seconds).map(|s| s * 1_000);
-        let who = Arrival { scope: intent.scope, key, retention_ms };
+        let who = Arrival { scope: intent.scope, key, retention_ms, content: call.request.content_digest };
         let mut rng = self.chance.at(Site::Arrival, action.0 as u64, u64::from(attempt.0));
         let reply = self.provider.arrive(&mut rng, now, &self.plan.storm, who);
         match reply.effect_in_ms {

@@ -92,8 +92,9 @@ impl World<'_> {
         }
         let intent = &self.intents[call.intent];
         let (effects, of_intent) = (call.effects, intent.effects);
-        if intent.rank.writes() && call.told == Some(Effect::NotApplied) && effects > 0 {
-            return self.fail("effect_is_true", |_| format!("the agent of a{} was told not_applied", action.0));
+        let done = |of: ActionId| self.calls.get(of).is_some_and(|c| c.effects > 0);
+        if let Some((of, Effect::NotApplied)) = call.told.filter(|(of, _)| intent.rank.writes() && done(*of)) {
+            return self.fail("effect_is_true", |_| format!("a{} was told not_applied of a{}", action.0, of.0));
         }
         let trail = node.ledger.trails.get(&action).cloned().unwrap_or_default();
         if trail.requested && trail.ended.is_none() && !trail.open_unknown {

@@ -61,9 +61,9 @@ pub(super) struct Intent {
 }
 
 impl Intent {
-    /// The agent's own key, which the provider honours.
-    pub(super) fn has_honoured_key(&self) -> bool {
-        self.key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Agent && k.retention_seconds.is_some())
+    /// It has a name that its agent gives again: a key of its own or a reference.
+    pub(super) fn is_named(&self) -> bool {
+        self.reference.is_some() || self.key.as_ref().is_some_and(|k| k.origin != KeyOrigin::Made)
     }
 }
 
@@ -82,11 +82,13 @@ fn one(rng: &mut Rng, id: u64, retention_seconds: u64, scopes: u64, tasks: u64) 
     let key =
         |value: String, origin| KeyUsed { header: "k".into(), value: Key::new(&value), origin, retention_seconds };
     // A made key has its action's name; it is put in at each call.
-    let key = match rng.range(0, 3) {
-        0 | 1 => Some(key(format!("k{id}"), KeyOrigin::Agent)),
-        2 => Some(key(String::new(), KeyOrigin::Made)),
+    let key = match rng.range(0, 7) {
+        0..=3 => Some(key(format!("k{id}"), KeyOrigin::Agent)),
+        4 | 5 => Some(key(String::new(), KeyOrigin::Made)),
+        6 => Some(key(format!("d{id}"), KeyOrigin::Derived)),
         _ => None,
     };
+    let is_derived = key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Derived);
     // Few digests, so that different intents of equal content meet.
     let content = rng.pick(&[u8::try_from(id % 200).unwrap_or(0), 250, 251]);
     Intent {
@@ -95,7 +97,7 @@ fn one(rng: &mut Rng, id: u64, retention_seconds: u64, scopes: u64, tasks: u64) 
         route: index(rng.range(0, 1)),
         rank,
         key: key.filter(|_| rank.writes()),
-        reference: rng.permille(100).then(|| Arc::from(format!("ref{id}"))),
+        reference: rng.permille(100 + 900 * u64::from(is_derived)).then(|| Arc::from(format!("ref{id}"))),
         digest: (!streamed_once).then_some(Digest([content; 32])),
         repeatable: rank == Rank::IdempotentWrite && rng.permille(30),
         replayable: !streamed_once,

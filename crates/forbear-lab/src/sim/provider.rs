@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::effect::Evidence;
+use forbear_core::ids::Digest;
 use forbear_core::input::HeadSeen;
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -72,6 +73,7 @@ pub(super) struct Provider {
 
 struct KeyRecord {
     since: Mono,
+    content: Option<Digest>,
     done: bool,
 }
 
@@ -82,6 +84,7 @@ pub(super) struct Arrival {
     pub(super) key: Option<u128>,
     /// How long the key is honoured; none where it is not.
     pub(super) retention_ms: Option<u64>,
+    pub(super) content: Option<Digest>,
 }
 
 impl Provider {
@@ -134,6 +137,7 @@ impl Provider {
 
     fn worked(&mut self, rng: &mut Rng, now: Now, who: Arrival, fate: Fate) -> Reply {
         let effect_in_ms = match self.known(now, who) {
+            Some(_) if self.means_something_else(who) => return head(400, Kind::Rejected, false, None),
             Some(true) => {
                 self.saw.add(Seen::KeyAnswered);
                 None
@@ -148,7 +152,7 @@ impl Provider {
         if effect_in_ms.is_some()
             && let Some(key) = who.key.filter(|_| who.retention_ms.is_some())
         {
-            let record = KeyRecord { since: now.mono, done: effect_in_ms == Some(0) };
+            let record = KeyRecord { since: now.mono, content: who.content, done: effect_in_ms == Some(0) };
             if self.keys.insert(key, record).is_some() {
                 self.saw.add(Seen::KeyForgotten);
             }
@@ -182,6 +186,11 @@ impl Provider {
         let retention = who.retention_ms?;
         let record = self.keys.get(&who.key?)?;
         (now.mono.ms_since(record.since) < retention).then_some(record.done)
+    }
+
+    fn means_something_else(&self, who: Arrival) -> bool {
+        let record = who.key.and_then(|k| self.keys.get(&k));
+        record.is_some_and(|r| r.content.is_some() && who.content.is_some() && r.content != who.content)
     }
 
     pub(super) fn commit(&mut self, key: Option<u128>) {

@@ -11,6 +11,7 @@ use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input};
 use forbear_core::time::{Mono, Now, Wall};
 
+use super::agents::Again;
 use super::calls::Calls;
 use super::chance::{Chance, Site};
 use super::checks::Tally;
@@ -34,6 +35,7 @@ const LATE_MS: u64 = 1_000;
 /// What is going to happen. What a process would do carries its number: with the process it is gone.
 pub(super) enum Happening {
     Foreseen(Foreseen),
+    Asks { intent: usize, again: Again },
     AsksAgain { action: ActionId },
     AsksAsWell { action: ActionId },
     Leaves { action: ActionId },
@@ -163,6 +165,7 @@ impl<'f> World<'f> {
     fn happens(&mut self, happening: Happening) {
         match happening {
             Happening::Foreseen(what) => self.comes(what),
+            Happening::Asks { intent, again } => self.asks(intent, again),
             Happening::AsksAgain { action } => self.asks_again(action),
             Happening::AsksAsWell { action } => self.asks_as_well(action),
             Happening::Leaves { action } => self.leaves(action),
@@ -187,7 +190,7 @@ impl<'f> World<'f> {
 
     fn comes(&mut self, what: Foreseen) {
         match what {
-            Foreseen::Asks { intent } => self.asks(intent),
+            Foreseen::Asks { intent } => self.asks(intent, Again::Marked),
             Foreseen::Cancels { task } => self.cancels(task),
             Foreseen::Crashes => self.crashes(),
             Foreseen::TakesOver => self.takes_over(),

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::Gateway;
 use super::call::Call;
+use super::copy::Recorder;
 use super::marks::Marks;
 use super::{location, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
@@ -158,7 +159,12 @@ impl Answered {
             }
         }
         let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));
-        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks);
+        let writes = call.understood.class.rank.writes();
+        let mut recorder = writes.then(|| Recorder::new(head.clone()));
+        if let (Some(recorder), Held::Begun(begun)) = (&mut recorder, &self.body) {
+            recorder.pass(&begun.bytes());
+        }
+        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks, recorder);
         let body = match self.body {
             Held::Open(mut body) => {
                 body.watch(watcher);
@@ -166,8 +172,7 @@ impl Answered {
             }
             Held::Begun(begun) => begun.into_watched_body(watcher),
         };
-        let body =
-            if call.understood.class.rank.writes() { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
+        let body = if writes { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);
@@ -185,14 +190,23 @@ fn is_event_stream(head: &response::Parts) -> bool {
 }
 
 /// Follows a relayed body and tells the core how it ended, once.
-fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: Option<Marks>) -> answer::Watcher {
-    let mut marks = marks;
+fn watcher(
+    gateway: Arc<Gateway>,
+    action: ActionId,
+    attempt: AttemptNo,
+    mut marks: Option<Marks>,
+    mut recorder: Option<Recorder>,
+) -> answer::Watcher {
     Box::new(move |event| match event {
         BodyEvent::Data(data) => {
             if let Some(marks) = &mut marks {
                 marks.pass(data);
             }
+            if let Some(recorder) = &mut recorder {
+                recorder.pass(data);
+            }
         }
+        BodyEvent::ReaderLeft => gateway.shard.note(Input::AgentLeft { action }),
         BodyEvent::Ended { end, .. } => {
             let end = match end {
                 answer::BodyEnd::Complete | answer::BodyEnd::UntilClose => {
@@ -201,7 +215,8 @@ fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: O
                 answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
                 answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
             };
-            gateway.shard.note(Input::Ended { action, attempt, end });
+            let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
+            gateway.shard.ended(action, attempt, end, copy);
             gateway.shard.hang_up(action);
         }
     })

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
+use forbear_core::fingerprint;
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
@@ -21,7 +23,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, RequestBody, receive};
+use crate::http::body::{BodyError, Replay, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -216,7 +218,7 @@ impl Call {
         let u = &self.understood;
         let (content_digest, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
+                (u.class.rank.writes().then(|| self.content_digest(&self.body_digest(body))), body.bytes(), true)
             }
             Some(RequestBody::Once(body)) => {
                 // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
@@ -245,8 +247,22 @@ impl Call {
             deadline: u.deadline,
             goal: u.goal.clone(),
             reference: u.reference.clone(),
+            reference_key: u.reference_key.clone(),
+            marked_repeat: u.marked_repeat,
             journal_before: self.gateway.journal_before,
         }
+    }
+
+    fn body_digest(&self, body: &Replay) -> [u8; 32] {
+        let kind = self.head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        if !fingerprint::is_json(kind, body.bytes()) || self.head.headers.contains_key(CONTENT_ENCODING) {
+            return body.sha256();
+        }
+        let canonical = match body.chunks() {
+            [only] => fingerprint::of_json(only),
+            chunks => fingerprint::of_json(&chunks.concat()),
+        };
+        canonical.unwrap_or_else(|| body.sha256())
     }
 
     /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
@@ -282,6 +298,14 @@ impl Call {
                         return own::too_large(&self.understood.provider, self.action(), *answer, &error.to_string());
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
+                }
+                Command::Share { of, stamp, otherwise, .. } => {
+                    self.over();
+                    let provider = &self.understood.provider;
+                    return match self.mailbox.take_copy() {
+                        Some(copy) => own::shared(copy.response(), provider, of, &stamp, otherwise.joined),
+                        None => own::answer(provider, self.action(), &otherwise),
+                    };
                 }
                 Command::CancelUpstream { .. } => self.answered = None,
                 Command::Append { .. } | Command::ReadBody { .. } | Command::ForgetContent { .. } => {}

@@ -13,6 +13,7 @@ use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
 use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
 use forbear_core::policy::Rank;
+use forbear_core::retry_marker;
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
 use forbear_core::traceparent;
@@ -52,6 +53,8 @@ pub(super) struct Understood {
     pub deadline: Wall,
     pub goal: Option<Arc<str>>,
     pub reference: Option<Arc<str>>,
+    pub reference_key: Option<Key>,
+    pub marked_repeat: bool,
     pub expects_continue: bool,
 }
 
@@ -99,6 +102,12 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
     let (key, key_field) = key(&asked, action, &scope, named_task, reference.as_deref())?;
+    // What the agent means by its words, also where no key of ours goes out.
+    let is_named = class.rank.writes() && key.as_ref().is_none_or(|k| k.origin != KeyOrigin::Derived);
+    let reference_key = reference
+        .as_deref()
+        .filter(|_| is_named)
+        .map(|reference| gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference));
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
@@ -115,6 +124,8 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         deadline,
         goal,
         reference,
+        reference_key,
+        marked_repeat: retry_marker::read(fields).is_some_and(|marker| marker.is_repeat()),
         expects_continue,
         provider: Arc::clone(provider),
     })
