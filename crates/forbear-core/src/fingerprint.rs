@@ -18,10 +18,14 @@ pub fn is_json(content_type: Option<&str>, bytes: u64) -> bool {
     bytes <= JSON_BYTES_MAX && (kind == "application/json" || kind.ends_with("+json"))
 }
 
-/// The digest of a JSON text's canonical form, or none if it has none that is exact.
+/// The digest of a JSON text's canonical form without the members of `ignores` (`a.b` is `b` in `a`), or none if it has none
+/// that is exact.
 #[must_use]
-pub fn of_json(body: &[u8]) -> Option<[u8; 32]> {
-    let value: Value = serde_json::from_slice(body).ok()?;
+pub fn of_json(body: &[u8], ignores: &[Box<str>]) -> Option<[u8; 32]> {
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    for path in ignores {
+        leave_out(&mut value, path);
+    }
     if !is_exact(&value) {
         return None;
     }
@@ -31,6 +35,20 @@ pub fn of_json(body: &[u8]) -> Option<[u8; 32]> {
     hasher.update(b"forbear canonical json\0");
     hasher.update(&canonical);
     Some(hasher.finalize().into())
+}
+
+fn leave_out(value: &mut Value, path: &str) {
+    match (value, path.split_once('.')) {
+        (Value::Object(members), Some((outer, inner))) => {
+            if let Some(member) = members.get_mut(outer) {
+                leave_out(member, inner);
+            }
+        }
+        (Value::Object(members), None) => {
+            members.remove(path);
+        }
+        _ => {}
+    }
 }
 
 fn is_exact(value: &Value) -> bool {
@@ -52,12 +70,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_ignored_tells_nothing_apart() {
+        let ignores = ["at".into(), "meta.attempt".into(), "meta.no.such".into()];
+        let of = |text: &str| of_json(text.as_bytes(), &ignores);
+        assert_eq!(
+            of(r#"{"n":1,"at":"t1","meta":{"attempt":"a"}}"#),
+            of(r#"{"n":1,"at":"t2","meta":{"attempt":"b"}}"#)
+        );
+        assert_ne!(of(r#"{"n":1,"meta":{"at":1}}"#), of(r#"{"n":1,"meta":{"at":2}}"#));
+        assert_eq!(of("[1]"), of_json(b"[1]", &[]));
+    }
+
+    #[test]
     fn order_space_and_spelling_of_numbers_do_not_count() {
         let same = [r#"{"a":1,"b":[1.0,"\u20ac"]}"#, "{ \"b\" : [1, \"€\"],\n\"a\":1e0 }"];
-        assert_eq!(of_json(same[0].as_bytes()), of_json(same[1].as_bytes()));
-        assert!(of_json(same[0].as_bytes()).is_some());
+        assert_eq!(of_json(same[0].as_bytes(), &[]), of_json(same[1].as_bytes(), &[]));
+        assert!(of_json(same[0].as_bytes(), &[]).is_some());
         for other in [r#"{"a":2,"b":[1,"€"]}"#, r#"{"a":1,"b":["€",1]}"#, r#"{"a":1}"#] {
-            assert_ne!(of_json(other.as_bytes()), of_json(same[0].as_bytes()), "{other}");
+            assert_ne!(of_json(other.as_bytes(), &[]), of_json(same[0].as_bytes(), &[]), "{other}");
         }
     }
 
@@ -71,9 +101,9 @@ mod tests {
             "{",
             "",
         ] {
-            assert_eq!(of_json(text.as_bytes()), None, "{text}");
+            assert_eq!(of_json(text.as_bytes(), &[]), None, "{text}");
         }
-        assert!(of_json(b"9007199254740992").is_some());
+        assert!(of_json(b"9007199254740992", &[]).is_some());
     }
 
     #[test]

@@ -18,12 +18,13 @@ use forbear_core::ids::{ActionId, AttemptNo, TaskId};
 use forbear_core::input::{BodyEnd, Input, Request, Settings};
 use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
-use forbear_store::{Batch, Progress, Store};
+use forbear_store::{Batch, Progress};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
 use crate::clock::Clock;
 use crate::gateway::AnswerCopy;
+use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
@@ -37,7 +38,7 @@ const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub struct Shard {
     inner: Mutex<Inner>,
-    store: std::sync::OnceLock<Store>,
+    store: std::sync::OnceLock<Box<dyn Journal>>,
     clock: Clock,
     /// The next wakeup moved.
     timer: Notify,
@@ -95,7 +96,7 @@ impl Shard {
     }
 
     /// Gives the journal, writes what recovery decided, and starts the timer, the thaw and the snapshots.
-    pub fn connect(self: &Arc<Self>, store: Store, recovered: Commands) {
+    pub fn connect(self: &Arc<Self>, store: Box<dyn Journal>, recovered: Commands) {
         if self.store.set(store).is_err() {
             return;
         }
@@ -190,6 +191,12 @@ impl Shard {
         self.lock().core.live_actions()
     }
 
+    /// Calls that commands may still come for.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.lock().calls.len()
+    }
+
     /// Cancels a task; gives back how many of its actions were in line or on the wire.
     pub fn cancel_task(&self, task: TaskId, by: String) -> u32 {
         let actions = self.lock().core.live_of_task(&task);
@@ -232,13 +239,20 @@ impl Shard {
     }
 
     /// Saves a snapshot and closes the journal. Call it when nothing is live any more.
-    pub fn close(&self) {
+    pub async fn close(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        if let Err(error) = self.waiting(move || this.close_journal()).await {
+            tracing::error!(%error, "closing the journal broke off");
+        }
+    }
+
+    fn close_journal(&self) {
         for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             task.abort();
         }
         let Some(store) = self.store.get() else { return };
         if self.not_ready().is_none_or(|why| why == "shutting down") {
-            self.save_snapshot(store);
+            self.save_snapshot(&**store);
         }
         if let Err(error) = store.flush_and_close() {
             tracing::error!(%error, "the journal did not close cleanly; the next start replays more");
@@ -269,7 +283,7 @@ impl Shard {
             }
         }
         if let Some(store) = self.store.get() {
-            self.append(inner, store, batch, own, &mut mine);
+            self.append(inner, &**store, batch, own, &mut mine);
             for action in forget {
                 // A full queue keeps the content a while longer; it stays sealed.
                 let _ = store.delete_content(action);
@@ -279,7 +293,7 @@ impl Shard {
         mine
     }
 
-    fn append(&self, inner: &mut Inner, store: &Store, batch: Batch, own: Option<ActionId>, mine: &mut Commands) {
+    fn append(&self, inner: &mut Inner, store: &dyn Journal, batch: Batch, own: Option<ActionId>, mine: &mut Commands) {
         if batch.events.is_empty() {
             return;
         }
@@ -320,6 +334,7 @@ impl Shard {
                 Some((at, _)) => {
                     let due = tokio::time::sleep_until(self.clock.instant(at));
                     tokio::select! {
+                        biased;
                         () = due => self.note(Input::Wake),
                         () = self.timer.notified() => {}
                     }
@@ -335,7 +350,7 @@ impl Shard {
             loop {
                 tokio::time::sleep(THAW_EVERY).await;
                 let this = Arc::clone(&self);
-                match tokio::task::spawn_blocking(move || this.thaw()).await {
+                match self.waiting(move || this.thaw()).await {
                     Ok(Ok(())) => break,
                     Ok(Err(error)) => tracing::warn!(%error, "the journal still cannot be written"),
                     Err(error) => tracing::error!(%error, "the attempt to open the journal again broke off"),
@@ -348,7 +363,7 @@ impl Shard {
     fn thaw(&self) -> Result<(), crate::serve::StartError> {
         let Some(store) = self.store.get() else { return Ok(()) };
         let reopened = store.reopen()?;
-        let state = crate::serve::Recovered::read(reopened.snapshot, reopened.tail)?;
+        let state = crate::serve::Recovered::read(reopened)?;
         let mut inner = self.lock();
         let now = self.clock.now();
         let commands = inner.core.thaw(now, state.snapshot, &state.tail);
@@ -360,9 +375,9 @@ impl Shard {
         loop {
             self.snapshot_due.notified().await;
             let this = Arc::clone(&self);
-            let done = tokio::task::spawn_blocking(move || {
+            let done = self.waiting(move || {
                 if let Some(store) = this.store.get() {
-                    this.save_snapshot(store);
+                    this.save_snapshot(&**store);
                 }
             });
             if let Err(error) = done.await {
@@ -377,10 +392,10 @@ impl Shard {
         loop {
             due.tick().await;
             let this = Arc::clone(&self);
-            let done = tokio::task::spawn_blocking(move || {
+            let done = self.waiting(move || {
                 let Some(store) = this.store.get() else { return };
                 // What is deleted must be in a snapshot first.
-                this.save_snapshot(store);
+                this.save_snapshot(&**store);
                 let needed = this.lock().core.durable_state().oldest_needed();
                 match store.retain(this.clock.now().wall, needed) {
                     Ok(retained) if retained.rows > 0 => {
@@ -396,7 +411,15 @@ impl Shard {
         }
     }
 
-    fn save_snapshot(&self, store: &Store) {
+    /// Runs what waits for the journal.
+    async fn waiting<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        if self.store.get().is_some_and(|store| !store.waits()) {
+            return Ok(f());
+        }
+        tokio::task::spawn_blocking(f).await
+    }
+
+    fn save_snapshot(&self, store: &dyn Journal) {
         let state = self.lock().core.durable_state().to_snapshot();
         let bytes = match serde_json::to_vec(&state) {
             Ok(bytes) => bytes,

@@ -92,7 +92,7 @@ impl Coordinator {
         self.tell(&mut live, answer, seq, out);
     }
 
-    /// Ends, and tells the agent if it is still there.
+    /// Ends. The answer is given also where the agent has gone: it is the call's end, and whoever carries it waits for it.
     pub(crate) fn end_with_answer(
         &mut self,
         now: Now,

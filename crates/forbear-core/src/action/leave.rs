@@ -17,8 +17,8 @@ pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was n
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        if let Some(waiter) = self.part(action) {
-            return self.unheard(now, waiter.to, out);
+        if self.waiters.contains_key(&action) {
+            return self.let_go(now, action, Outcome::Cancelled, AGENT_LEFT, out);
         }
         let Some(live) = self.live.get_mut(&action) else { return };
         live.agent_here = false;

@@ -115,16 +115,20 @@ impl Coordinator {
         Some(waiter)
     }
 
-    /// Gives the result to the agent if it is there, and to all who wait for it too.
+    /// Gives the result to the call, and to all who wait for it too. Also where its agent has gone: it is the call's end, and
+    /// whoever carries it waits for it.
     pub(crate) fn tell(&mut self, live: &mut Live, answer: Answer, after: Seq, out: &mut Commands) {
+        self.tell_joined(live, &answer, after, out);
+        let action = live.request.action;
+        self.gate.after(after, Command::Answer { action, answer: Box::new(answer) }, out);
+    }
+
+    /// Gives the result to those who wait for it beside the call itself.
+    pub(crate) fn tell_joined(&mut self, live: &mut Live, answer: &Answer, after: Seq, out: &mut Commands) {
         for action in std::mem::take(&mut live.joined) {
             let joined = self.part(action).map(|waiter| waiter.how);
             let answer = Box::new(Answer { joined, ..answer.clone() });
             self.gate.after(after, Command::Answer { action, answer }, out);
-        }
-        if live.agent_here {
-            let action = live.request.action;
-            self.gate.after(after, Command::Answer { action, answer: Box::new(answer) }, out);
         }
     }
 
@@ -161,7 +165,7 @@ impl Coordinator {
     }
 
     /// Answers a call that waits, before the result that it waits for.
-    fn let_go(&mut self, now: Now, action: ActionId, outcome: Outcome, why: &str, out: &mut Commands) {
+    pub(crate) fn let_go(&mut self, now: Now, action: ActionId, outcome: Outcome, why: &str, out: &mut Commands) {
         let Some(waiter) = self.part(action) else { return };
         if let Some(live) = self.live.get(&waiter.to) {
             let sent = live.sends > 0 || live.attempt().is_some();

@@ -212,8 +212,7 @@ impl Coordinator {
         let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
         let seq = self.finish(now, &mut live, outcome, reason, out);
         // Its own agent has seen the end.
-        live.agent_here = false;
-        self.tell(&mut live, answer, seq, out);
+        self.tell_joined(&mut live, &answer, seq, out);
     }
 
     /// A write's answer was cut: whether it was done is open again.

@@ -83,8 +83,8 @@ impl Chance {
 }
 
 impl Rng {
-    #[cfg(test)]
-    const fn new(state: u64) -> Self {
+    /// One long stream, for those who have no schedule.
+    pub(super) const fn new(state: u64) -> Self {
         Self { state, calm: false }
     }
 

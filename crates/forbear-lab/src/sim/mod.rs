@@ -27,6 +27,7 @@ mod end_checks;
 mod intents;
 mod ledger;
 mod lives;
+pub mod moods;
 mod node;
 mod plan;
 mod policy;

@@ -89,7 +89,7 @@ pub(super) async fn run(
         admitted: false,
     };
     if call.understood.expects_continue
-        && let Some(answer) = call.ask_before_reading()
+        && let Some(answer) = call.ask_before_reading().await
     {
         return answer;
     }
@@ -146,13 +146,25 @@ impl Call {
     }
 
     /// For an agent that holds its body back: a refusal comes before the body, an admission lets it come.
-    fn ask_before_reading(&self) -> Option<Response<AgentBody>> {
-        let commands = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox);
-        self.gateway.shard.hang_up(self.action());
-        commands.into_iter().find_map(|command| match command {
-            Command::Answer { answer, .. } => Some(own::answer(&self.understood.provider, self.action(), &answer)),
-            _ => None,
-        })
+    async fn ask_before_reading(&mut self) -> Option<Response<AgentBody>> {
+        self.admitted = true;
+        let mut first = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox).into_iter();
+        let answer = loop {
+            // A refusal may have to wait until its boundary is durable.
+            let command = match first.next() {
+                Some(command) => command,
+                None => self.mailbox.next().await,
+            };
+            match command {
+                Command::ReadBody { .. } => break None,
+                Command::Answer { answer, .. } => {
+                    break Some(own::answer(&self.understood.provider, self.action(), &answer));
+                }
+                _ => {}
+            }
+        };
+        self.over();
+        answer
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
@@ -259,8 +271,8 @@ impl Call {
             return body.sha256();
         }
         let canonical = match body.chunks() {
-            [only] => fingerprint::of_json(only),
-            chunks => fingerprint::of_json(&chunks.concat()),
+            [only] => fingerprint::of_json(only, &self.understood.content_ignores),
+            chunks => fingerprint::of_json(&chunks.concat(), &self.understood.content_ignores),
         };
         canonical.unwrap_or_else(|| body.sha256())
     }

@@ -47,6 +47,7 @@ pub(super) struct Understood {
     pub route: Route,
     pub class: Class,
     pub repeatable: bool,
+    pub content_ignores: Vec<Box<str>>,
     pub key: Option<KeyUsed>,
     /// A field to add for the key, where the agent gave none.
     pub key_field: Option<(HeaderName, HeaderValue)>,
@@ -73,7 +74,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let uri = target::upstream_uri(&provider.base_path, rest)
         .map_err(|e| Refusal::new(Kind::BadTarget, format!("the path cannot be sent on: {e}")))?;
     let now = gateway.shard.clock().now();
-    let action = new_action(now).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
+    let action = gateway.chance.action_id(now.wall).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
     // What stands before the provider's path in the target: its length is that of the target less the rest's.
     let whole = request.uri().path_and_query().map_or("", |p| p.as_str());
     let prefix = whole[..whole.len() - rest.len()].to_owned();
@@ -117,6 +118,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         run,
         scope,
         repeatable: matched.repeatable,
+        content_ignores: matched.content_ignores.to_vec(),
         route: matched.template,
         class,
         key,
@@ -286,12 +288,4 @@ fn long_field<'h>(fields: &'h HeaderMap, name: &'static str, bytes_max: usize) -
 
 fn bad_field(name: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::new(Kind::BadForbearHeader, format!("the field {name} cannot be read: {what}"))
-}
-
-/// 48 bits of wall time, 80 of randomness.
-fn new_action(now: Now) -> Result<ActionId, getrandom::Error> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes[6..])?;
-    bytes[..6].copy_from_slice(&now.wall.0.to_be_bytes()[2..]);
-    Ok(ActionId(u128::from_be_bytes(bytes)))
 }

@@ -28,6 +28,7 @@ use crate::http::body::BodyLimits;
 use crate::http::pool::Pool;
 use crate::http::relay::AgentBody;
 use crate::keys::Keys;
+use crate::outside::Chance;
 use crate::shard::Shard;
 
 /// Everything a call needs.
@@ -35,6 +36,7 @@ pub struct Gateway {
     pub shard: Arc<Shard>,
     pub table: Table,
     pub pool: Pool,
+    pub chance: Chance,
     pub keys: Keys,
     pub log_id: forbear_store::LogId,
     pub limits: BodyLimits,
