@@ -69,6 +69,7 @@ impl Coordinator {
 
     /// Sends at once, waits in line, or ends here.
     fn line_up(&mut self, now: Now, mut live: Live, out: &mut Commands) {
+        self.use_limits(now, &live.request, out);
         let request = &live.request;
         let scope = self.scope_mut(now, request);
         let turn = scope.turn(now.mono);
@@ -160,9 +161,16 @@ impl Coordinator {
             self.scopes.insert(request.scope.clone(), scope);
         }
         // Present: it was inserted above if it was missing.
-        let scope = self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits));
-        scope.limits = request.limits;
-        scope
+        self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits))
+    }
+
+    /// A policy that was loaded since comes with its first call: who stands in line before that call may have a slot now.
+    fn use_limits(&mut self, now: Now, request: &Request, out: &mut Commands) {
+        let scope = self.scope_mut(now, request);
+        if scope.limits != request.limits {
+            scope.limits = request.limits;
+            self.pump(now, &request.scope, out);
+        }
     }
 
     /// Whether a scope is known or may still be. Idle ones go first; looking for those is done once a second at most, since it

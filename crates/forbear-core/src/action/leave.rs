@@ -35,7 +35,6 @@ impl Coordinator {
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
         let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
         debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
-        self.cancel_waiters(now, task, out);
         let of_task = self.live.values().filter(|l| l.request.task == *task);
         let mut actions: Vec<(bool, ActionId)> = of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
         // Those in line first: the slot of one that is withdrawn must not wake another of the same task.
@@ -43,6 +42,8 @@ impl Coordinator {
         for (_, action) in actions {
             self.withdraw(now, action, "its task was cancelled", out);
         }
+        // Last: what only they waited for gives its slot back, and nobody of this task may stand in line for it.
+        self.cancel_waiters(now, task, out);
     }
 
     fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
@@ -57,7 +58,12 @@ impl Coordinator {
             Stage::InFlight(_) if self.gate.withdraw(action) => {
                 self.never_left(now, action, Outcome::Cancelled, why, out);
             }
-            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
+            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => {
+                // A cancelled task stays cancelled, whoever leaves then: a call that joins takes only a leaving back.
+                if live.follow_only.is_none_or(|before| before == AGENT_LEFT) {
+                    live.follow_only = Some(why);
+                }
+            }
             Stage::InFlight(attempt) => {
                 if let Some(mut live) = self.live.remove(&action) {
                     let scope = live.request.scope.clone();

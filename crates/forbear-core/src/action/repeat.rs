@@ -169,7 +169,9 @@ impl Coordinator {
         let Some(waiter) = self.part(action) else { return };
         if let Some(live) = self.live.get(&waiter.to) {
             let sent = live.sends > 0 || live.attempt().is_some();
-            let effect = if sent { Effect::Unknown } else { live.effect };
+            // What somebody else waits for may be sent yet.
+            let goes_on = sent || live.agent_here || !live.joined.is_empty();
+            let effect = if goes_on { Effect::Unknown } else { live.effect };
             let answer = self.answer_of(now, live, outcome, why);
             let answer = Answer { joined: Some(waiter.how), sent, effect, ..answer };
             out.push(Command::Answer { action, answer: Box::new(answer) });

@@ -5,9 +5,9 @@ use forbear_core::classify::Kind;
 use forbear_core::effect::Evidence;
 use forbear_core::time::Now;
 
+use super::chance::Rng;
 use super::plan::Storm;
 use super::provider::{Arrival, Provider};
-use super::rng::Rng;
 
 /// Who arrives.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ impl Moods {
     }
 
     pub fn arrive(&mut self, now: Now, who: Caller) -> Mood {
-        let who = Arrival { scope: who.scope, key: who.key, retention_ms: who.retention_ms };
+        let who = Arrival { scope: who.scope, key: who.key, retention_ms: who.retention_ms, content: None };
         let reply = self.provider.arrive(&mut self.rng, now, &self.storm, who);
         let answer = match reply.answer {
             _ if reply.silent => Said::Silence,

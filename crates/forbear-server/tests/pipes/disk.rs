@@ -129,8 +129,7 @@ impl Disk {
             return;
         }
         inner.told = inner.durable;
-        let progress =
-            Progress::Durable { seq: Seq(inner.durable), usage_bytes: 0, over_limit: inner.full };
+        let progress = Progress::Durable { seq: Seq(inner.durable), usage_bytes: 0, over_limit: inner.full };
         self.world.note(format!("disk: durable up to {}", inner.durable));
         drop(inner);
         self.report(progress);

@@ -62,10 +62,5 @@ fn a_seed_gives_the_same_run_to_the_last_line() {
 
 fn whole(seed: u64, shown: Shown) {
     let from = shown.trace.len().saturating_sub(TRACE_LINES_MAX);
-    assert!(
-        shown.broken.is_empty(),
-        "seed {seed}:\n{}\n{}",
-        shown.trace[from..].join("\n"),
-        shown.broken.join("\n")
-    );
+    assert!(shown.broken.is_empty(), "seed {seed}:\n{}\n{}", shown.trace[from..].join("\n"), shown.broken.join("\n"));
 }

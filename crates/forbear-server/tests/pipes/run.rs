@@ -200,7 +200,9 @@ fn read_back(world: &World, data: &Path) {
     let mut ended = std::collections::BTreeMap::new();
     for event in reader.events(Seq(1), EVENTS_MAX).expect("it can be read") {
         world.durable(&event);
-        let (Some(action), forbear_core::event::Fact::ActionFinished(end)) = (event.action, &event.fact) else { continue };
+        let (Some(action), forbear_core::event::Fact::ActionFinished(end)) = (event.action, &event.fact) else {
+            continue;
+        };
         let before = ended.insert(action, end.outcome);
         if before.is_some_and(|b| b.is_terminal() || !end.outcome.is_terminal()) {
             world.fail("one_outcome", format!("{action} ended as {before:?} and as {:?}", end.outcome));
