@@ -10,9 +10,10 @@ use std::sync::Arc;
 use forbear_core::Coordinator;
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::command::{Command, Commands};
-use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, TASKS_MAX, TaskSpent};
-use forbear_core::effect::Evidence;
-use forbear_core::event::{KeyOrigin, KeyUsed};
+use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, Phase, TASKS_MAX, TaskSpent};
+use forbear_core::effect::{Effect, Evidence};
+use forbear_core::event::{ActionFinished, ActionRequested, EVENT_VERSION, Event, Fact, KeyOrigin, KeyUsed, Outcome};
+use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
@@ -65,6 +66,9 @@ impl Soak {
         }
         for n in 0..CANCELLED_TASKS_MAX {
             durable.cancelled.insert(TaskId::new(&format!("earlier{n}")), START);
+        }
+        for n in 1..=ENDED_MAX as u64 {
+            earlier_write(&mut durable, n);
         }
         let now = Now { mono: Mono(1_000_000_000), wall: START };
         let (core, _) = Coordinator::recover(Arc::new(settings), 7, now, Some(durable), []);
@@ -162,7 +166,10 @@ impl Soak {
                     self.answers += 1;
                     self.ranks.remove(&action);
                 }
-                Command::ReadBody { .. } | Command::CancelUpstream { .. } | Command::ForgetContent { .. } => {}
+                Command::ReadBody { .. }
+                | Command::Share { .. }
+                | Command::CancelUpstream { .. }
+                | Command::ForgetContent { .. } => {}
             }
         }
     }
@@ -194,7 +201,8 @@ impl Soak {
     }
 
     fn request(&mut self) -> Request {
-        let action = ActionId(u128::from(self.calls));
+        // After those that ended before.
+        let action = ActionId(u128::from(self.calls) + ENDED_MAX as u128);
         let rank = Rank::ALL[usize::try_from(self.draw(action, AttemptNo(0), 3) % 4).unwrap_or(0)];
         self.ranks.insert(action, rank);
         let key = KeyUsed {
@@ -225,6 +233,8 @@ impl Soak {
             deadline: self.now.wall.plus_ms(900_000),
             goal: None,
             reference: None,
+            reference_key: None,
+            marked_repeat: false,
             journal_before: false,
         }
     }
@@ -233,13 +243,18 @@ impl Soak {
         forbear_core::backoff::uniform(11, action, attempt, purpose, u64::from(u32::MAX))
     }
 
+    fn unknown(&self) -> usize {
+        self.core.durable_state().open.values().filter(|open| open.phase == Phase::Unknown).count()
+    }
+
     /// Nothing that is kept is beyond its bound.
     fn check(&self, hour: u64, per_second: u64) {
         let durable = self.core.durable_state();
         let live = (per_second * LIVE_SECONDS_MAX) as usize;
         assert!(self.core.live_actions() <= live, "hour {hour}: {} live", self.core.live_actions());
         assert_eq!(self.core.inconsistency(), None, "hour {hour}");
-        let (open, unknown) = (durable.open.len(), durable.unknown.len());
+        let (open, unknown) = (durable.open.len(), self.unknown());
+        assert!(durable.ended.len() <= ENDED_MAX, "hour {hour}: {} ended remembered", durable.ended.len());
         assert!(open <= live + unknown, "hour {hour}: {open} open, {unknown} unknown");
         let unknown_max = 1 + self.calls * UNKNOWN_OF_10_000_CALLS_MAX / 10_000;
         assert!(unknown as u64 <= unknown_max, "hour {hour}: {unknown} unknown effects");
@@ -250,6 +265,48 @@ impl Soak {
         assert!(scopes <= SCOPES && durable.scopes.len() as u64 <= SCOPES, "hour {hour}: {scopes} scopes");
         let retries: usize = durable.scopes.values().map(|s| s.retries.len()).sum();
         assert!(retries as u64 <= SCOPES * 60, "hour {hour}: {retries} retries remembered");
+    }
+}
+
+/// A keyed write that was done before the day began.
+fn earlier_write(durable: &mut Durable, n: u64) {
+    let requested = ActionRequested {
+        task: TaskId::new(&format!("earlier{n}")),
+        run: RunId::new("run"),
+        provider: ProviderName::new("p"),
+        scope: ScopeId::new("p/0"),
+        route: Route::new("POST /v1/x"),
+        class: Rank::IdempotentWrite.class().into(),
+        rank: Rank::IdempotentWrite,
+        content_digest: Some(Digest([2; 32])),
+        content_bytes: 100,
+        key: Some(KeyUsed {
+            header: "idempotency-key".into(),
+            value: Key::new(&format!("earlier{n}")),
+            origin: KeyOrigin::Agent,
+            retention_seconds: Some(86_400),
+        }),
+        deadline: START,
+        goal: None,
+        reference: None,
+        reference_key: None,
+    };
+    let finished = ActionFinished {
+        outcome: Outcome::Succeeded,
+        effect: Effect::Applied,
+        attempts: 1,
+        waited_ms: 0,
+        status: Some(200),
+        reason: None,
+        waited_for: None,
+        straight: None,
+        agent_left: false,
+    };
+    let facts = [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))];
+    for fact in facts {
+        let seq = Seq(durable.seq.0 + 1);
+        let action = Some(ActionId(u128::from(n)));
+        durable.apply(&Event { v: EVENT_VERSION, seq, at: START, action, prev: None, policy: String::new(), fact });
     }
 }
 
@@ -309,7 +366,7 @@ fn a_day_of_load_leaves_nothing_behind() {
         soak.sends,
         soak.events,
         soak.core.durable_state().tasks.len(),
-        soak.core.durable_state().unknown.len(),
+        soak.unknown(),
     );
     assert!(soak.calls >= HOURS * 3_600 * per_second - 1, "{} calls", soak.calls);
     assert!(

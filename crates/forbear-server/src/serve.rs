@@ -192,9 +192,13 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         let _ = drain_begins.set(ends);
         draining.drain();
         let last_word = ends - LAST_WORD_MAX.min(drain_timeout / 4);
+        // A server that stopped before is not kept open by this.
+        let shard = Arc::downgrade(&draining);
         tokio::spawn(async move {
             tokio::time::sleep_until(last_word).await;
-            draining.drain_over();
+            if let Some(shard) = shard.upgrade() {
+                shard.drain_over();
+            }
         });
     };
     let serving = listener::serve(listening, options, drain, move |request, _peer| {
