@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::classify::Classification;
 use crate::effect::Evidence;
 use crate::event::KeyUsed;
-use crate::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use crate::policy::{ClassRule, Limits, Rank};
 use crate::time::Wall;
 
@@ -91,6 +91,10 @@ pub struct Request {
     pub deadline: Wall,
     pub goal: Option<Arc<str>>,
     pub reference: Option<Arc<str>>,
+    /// Derived from the reference and its task, where the key is not that already.
+    pub reference_key: Option<Key>,
+    /// The client's own word that it repeats a call.
+    pub marked_repeat: bool,
     /// Also a read is journaled before it is sent (`journal_reads: before`).
     pub journal_before: bool,
 }

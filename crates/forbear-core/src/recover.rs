@@ -14,8 +14,6 @@ use crate::ids::{ActionId, AttemptNo};
 use crate::input::Settings;
 use crate::time::Now;
 
-const UNTOLD: &str = "done; Forbear stopped before its agent was surely told, so that an equal call is not sent";
-
 impl Coordinator {
     /// Rebuilds from the newest snapshot and the events after it, and settles what no process follows any more.
     pub fn recover<'e>(
@@ -112,8 +110,6 @@ impl Coordinator {
             self.emit(now, Some(action), fact, Write::Ahead, out);
         }
         let (outcome, reason) = match effect {
-            // A repeat of it would act twice: the action stands, and is what a repeat is answered with.
-            Effect::Applied if writes && !open.has_stable_key() => (Outcome::OutcomeUnknown, UNTOLD),
             Effect::Applied => (Outcome::Succeeded, "done; Forbear stopped before the answer was relayed whole"),
             Effect::Unknown if writes => (Outcome::OutcomeUnknown, "Forbear stopped while it was on the wire"),
             _ if writes => (Outcome::NotApplied, "Forbear stopped before it was sent"),
@@ -133,6 +129,8 @@ impl Coordinator {
             reason: Some(reason.into()),
             waited_for: None,
             straight: None,
+            // Perhaps it was told: a repeat is treated as if it was not.
+            agent_left: writes,
         };
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
         if outcome.is_terminal() && writes {
@@ -143,6 +141,7 @@ impl Coordinator {
 
 fn replay<'e>(snapshot: Option<Durable>, tail: impl IntoIterator<Item = &'e Event>) -> Durable {
     let mut durable = snapshot.unwrap_or_default();
+    durable.reindex();
     for event in tail {
         // A snapshot may be newer than the first events handed over: what it holds is not applied twice.
         if event.seq > durable.seq {

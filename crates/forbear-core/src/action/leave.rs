@@ -12,16 +12,36 @@ use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
 
+pub(crate) const AGENT_LEFT: &str = "client_cancelled: the agent left";
 pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        self.withdraw(now, action, "client_cancelled: the agent left", out);
+        if self.waiters.contains_key(&action) {
+            return self.let_go(now, action, Outcome::Cancelled, AGENT_LEFT, out);
+        }
+        let Some(live) = self.live.get_mut(&action) else { return };
+        live.agent_here = false;
+        self.unheard(now, action, out);
+    }
+
+    /// If nobody is there any more to hear of its result, it is withdrawn.
+    pub(crate) fn unheard(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        if !self.is_heard(action) {
+            self.withdraw(now, action, AGENT_LEFT, out);
+        }
+    }
+
+    /// Whether somebody waits for the action's result: its own agent, or one that repeats it.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.live.get(&action).is_some_and(|l| l.agent_here || !l.joined.is_empty())
     }
 
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
         let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
         debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
+        self.cancel_waiters(now, task, out);
         let of_task = self.live.values().filter(|l| l.request.task == *task);
         let mut actions: Vec<(bool, ActionId)> = of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
         // Those in line first: the slot of one that is withdrawn must not wake another of the same task.

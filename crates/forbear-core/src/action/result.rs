@@ -228,8 +228,20 @@ impl Coordinator {
             BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
             BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
         };
-        self.finish(now, live, outcome, reason, out);
+        self.over(now, live, outcome, reason, out);
         self.free_slot(now, &scope, out);
+    }
+
+    /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.
+    fn over(&mut self, now: Now, mut live: Live, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
+        if matches!(outcome, Outcome::Succeeded | Outcome::Rejected) {
+            self.finish(now, &mut live, outcome, reason, out);
+            return self.share(now, &mut live, outcome, out);
+        }
+        let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
+        let seq = self.finish(now, &mut live, outcome, reason, out);
+        // Its own agent has seen the end.
+        self.tell_joined(&mut live, &answer, seq, out);
     }
 
     /// A write's answer was cut: whether it was done is open again.

@@ -121,6 +121,8 @@ impl World<'_> {
             deadline: self.now.wall.plus_ms(intent.deadline_ms),
             goal: None,
             reference: intent.reference.clone(),
+            reference_key: intent.reference.as_deref().map(Key::new),
+            marked_repeat: intent.calls > 1,
             journal_before: intent.journal_before,
         }
     }
@@ -146,16 +148,12 @@ impl World<'_> {
         let index = call.intent;
         self.note(|_| format!("a{} leaves", action.0));
         self.tell(Input::AgentLeft { action });
-        let long_retention = self.plan.retention_seconds > 3_600;
         let Some(intent) = self.intents.get_mut(index) else { return };
         if intent.calls >= CALLS_MAX || !self.rng.permille(500) {
             return;
         }
-        let keyed = intent.key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Agent && k.retention_seconds.is_some());
-        // A repeat of what was not answered: only a key that is still honoured makes one intent of two calls.
-        if !(keyed && long_retention) {
-            intent.loose = true;
-        }
+        // A repeat of what was not answered is known by its names or its content.
+        intent.loose |= intent.digest.is_none();
         let in_ms = self.rng.pick(&[0, 20, 1_000, 30_000]);
         self.later(in_ms, Happening::Asks { intent: index });
     }

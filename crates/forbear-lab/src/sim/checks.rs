@@ -44,7 +44,7 @@ impl World<'_> {
                 }
                 self.check_one_answer(*action);
             }
-            Command::Answer { action, .. } => self.check_one_answer(*action),
+            Command::Answer { action, .. } | Command::Share { action, .. } => self.check_one_answer(*action),
             Command::CancelUpstream { action, .. } => {
                 let Some(call) = self.call_mut(*action) else { return };
                 call.on_wire = false;

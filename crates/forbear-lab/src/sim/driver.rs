@@ -35,6 +35,10 @@ impl World<'_> {
                 self.note(|_| format!("run: {}", brief(&command)));
                 self.answered(action, answer);
             }
+            Command::Share { action, .. } => {
+                self.note(|_| format!("run: {}", brief(&command)));
+                self.count_answer(action);
+            }
             Command::CancelUpstream { action, attempt } => self.cancels_upstream(action, attempt),
         }
     }
@@ -232,7 +236,7 @@ impl World<'_> {
             && let Some(core) = self.core.as_ref().filter(|c| c.not_ready().is_none())
             && core.last_seq().0 == self.store.journal.len() as u64
         {
-            self.store.snapshot(core.durable_state().clone());
+            self.store.snapshot(core.durable_state().to_snapshot());
         }
     }
 
@@ -344,18 +348,12 @@ impl World<'_> {
             }
             call.gone = true;
             call.relaying = false;
-            let (intent_index, heads) = (call.intent, call.heads);
+            let intent_index = call.intent;
             let intent = &mut self.intents[intent_index];
             if intent.calls >= super::agents::CALLS_MAX || !self.rng.permille(500) {
                 continue;
             }
-            let keyed =
-                intent.key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Agent && k.retention_seconds.is_some());
-            // Without such a key Forbear can know the repeat only by an open action with that content.
-            let known = intent.digest.is_some() && heads == 0;
-            if !(known || keyed && self.plan.retention_seconds > 3_600) {
-                intent.loose = true;
-            }
+            intent.loose |= intent.digest.is_none();
             let in_ms = self.rng.pick(&[0, 1_000, 30_000]);
             self.later(in_ms, Happening::Asks { intent: intent_index });
         }

@@ -17,6 +17,7 @@ mod agents;
 mod checks;
 mod driver;
 mod journal_checks;
+pub mod moods;
 mod plan;
 mod provider;
 mod rng;

@@ -315,6 +315,7 @@ pub(super) fn brief(command: &Command) -> String {
         Command::Answer { action, answer } => {
             format!("answer a{} {} {}: {}", action.0, answer.status, answer.stamp.outcome.as_str(), answer.reason)
         }
+        Command::Share { action, of, .. } => format!("answer a{} with a copy of a{}'s", action.0, of.0),
         Command::CancelUpstream { action, attempt } => format!("cancel upstream a{}#{}", action.0, attempt.0),
         Command::ForgetContent { action } => format!("forget the content of a{}", action.0),
     }

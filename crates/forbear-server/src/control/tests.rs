@@ -77,6 +77,7 @@ fn journal(dir: &std::path::Path) {
             status: Some(200),
             reason: None,
             waited_for: None,
+            agent_left: false,
             straight: Some(Straight {
                 task: TaskId::new(&format!("t{n}")),
                 run: RunId::new("r"),

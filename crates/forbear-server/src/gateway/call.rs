@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
+use forbear_core::fingerprint;
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
@@ -21,7 +23,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, RequestBody, receive};
+use crate::http::body::{BodyError, Replay, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -90,7 +92,7 @@ pub(super) async fn run(
         admitted: false,
     };
     if call.understood.expects_continue
-        && let Some(answer) = call.ask_before_reading()
+        && let Some(answer) = call.ask_before_reading().await
     {
         return answer;
     }
@@ -151,13 +153,25 @@ impl Call {
     }
 
     /// For an agent that holds its body back: a refusal comes before the body, an admission lets it come.
-    fn ask_before_reading(&self) -> Option<Response<AgentBody>> {
-        let commands = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox);
-        self.gateway.shard.hang_up(self.action());
-        commands.into_iter().find_map(|command| match command {
-            Command::Answer { answer, .. } => Some(own::answer(&self.understood.provider, self.action(), &answer)),
-            _ => None,
-        })
+    async fn ask_before_reading(&mut self) -> Option<Response<AgentBody>> {
+        self.admitted = true;
+        let mut first = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox).into_iter();
+        let answer = loop {
+            // A refusal may have to wait until its boundary is durable.
+            let command = match first.next() {
+                Some(command) => command,
+                None => self.mailbox.next().await,
+            };
+            match command {
+                Command::ReadBody { .. } => break None,
+                Command::Answer { answer, .. } => {
+                    break Some(own::answer(&self.understood.provider, self.action(), &answer));
+                }
+                _ => {}
+            }
+        };
+        self.over();
+        answer
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
@@ -225,7 +239,7 @@ impl Call {
         let u = &self.understood;
         let (content_digest, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
+                (u.class.rank.writes().then(|| self.content_digest(&self.body_digest(body))), body.bytes(), true)
             }
             Some(RequestBody::Once(body)) => {
                 // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
@@ -254,8 +268,22 @@ impl Call {
             deadline: u.deadline,
             goal: u.goal.clone(),
             reference: u.reference.clone(),
+            reference_key: u.reference_key.clone(),
+            marked_repeat: u.marked_repeat,
             journal_before: self.gateway.journal_before,
         }
+    }
+
+    fn body_digest(&self, body: &Replay) -> [u8; 32] {
+        let kind = self.head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        if !fingerprint::is_json(kind, body.bytes()) || self.head.headers.contains_key(CONTENT_ENCODING) {
+            return body.sha256();
+        }
+        let canonical = match body.chunks() {
+            [only] => fingerprint::of_json(only, &self.understood.content_ignores),
+            chunks => fingerprint::of_json(&chunks.concat(), &self.understood.content_ignores),
+        };
+        canonical.unwrap_or_else(|| body.sha256())
     }
 
     /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
@@ -291,6 +319,14 @@ impl Call {
                         return own::too_large(&self.understood.provider, self.action(), *answer, &error.to_string());
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
+                }
+                Command::Share { of, stamp, otherwise, .. } => {
+                    self.over();
+                    let provider = &self.understood.provider;
+                    return match self.mailbox.take_copy() {
+                        Some(copy) => own::shared(copy.response(), provider, of, &stamp, otherwise.joined),
+                        None => own::answer(provider, self.action(), &otherwise),
+                    };
                 }
                 Command::CancelUpstream { .. } => self.answered = None,
                 Command::Append { .. } | Command::ReadBody { .. } | Command::ForgetContent { .. } => {}

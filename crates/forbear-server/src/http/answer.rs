@@ -34,7 +34,12 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub enum BodyEvent<'a> {
     Data(&'a Bytes),
-    Ended { end: &'a BodyEnd, bytes: u64 },
+    /// The agent left before the end; the rest is still read.
+    ReaderLeft,
+    Ended {
+        end: &'a BodyEnd,
+        bytes: u64,
+    },
 }
 
 /// Called for every piece before it is passed on, and once for the end.
@@ -111,6 +116,13 @@ impl AnswerBody {
             watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes: self.bytes });
         } else {
             self.watcher = Some(watcher);
+        }
+    }
+
+    /// Nobody but the watcher hears what is still to come.
+    pub fn reader_left(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher(BodyEvent::ReaderLeft);
         }
     }
 

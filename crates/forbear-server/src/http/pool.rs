@@ -15,6 +15,7 @@ use super::dial::{self, DialError};
 use super::http1::Http1;
 use super::http2::{Http2, StreamSlot};
 use super::origin::Origin;
+use super::socket::Dialler;
 use super::upstream::Stage;
 
 /// How long an HTTP/1.1 connection is kept without use. Below the five seconds that widespread servers keep one, so that
@@ -53,6 +54,7 @@ impl Default for Keep {
 pub struct Pool(Arc<Inner>);
 
 struct Inner {
+    dialler: Dialler,
     tls: Arc<ClientConfig>,
     keep: Keep,
     places: Mutex<BTreeMap<Box<str>, Arc<Place>>>,
@@ -90,13 +92,13 @@ impl Pool {
     /// An empty pool. Must be called inside a runtime, because it sweeps what has been idle too long.
     #[must_use]
     pub fn new(tls: Arc<ClientConfig>) -> Self {
-        Self::keeping(tls, Keep::default())
+        Self::keeping(Dialler::Tcp, tls, Keep::default())
     }
 
-    /// As [`Pool::new`], with bounds of the caller's.
+    /// As [`Pool::new`], with bounds and a network of the caller's.
     #[must_use]
-    pub fn keeping(tls: Arc<ClientConfig>, keep: Keep) -> Self {
-        let inner = Arc::new(Inner { tls, keep, places: Mutex::default() });
+    pub fn keeping(dialler: Dialler, tls: Arc<ClientConfig>, keep: Keep) -> Self {
+        let inner = Arc::new(Inner { dialler, tls, keep, places: Mutex::default() });
         tokio::spawn(sweep(Arc::downgrade(&inner)));
         Self(inner)
     }
@@ -139,7 +141,8 @@ impl Pool {
             Some(turn)
         };
         let permit = place.permit().ok_or_else(|| connect_error("too many connections to this provider are open"))?;
-        let dialed = dial::dial(origin, &self.0.tls, until.saturating_duration_since(Instant::now())).await?;
+        let dialed =
+            dial::dial(&self.0.dialler, origin, &self.0.tls, until.saturating_duration_since(Instant::now())).await?;
         let failed = |e: &dyn std::fmt::Display| connect_error(&format!("the connection could not be set up: {e}"));
         if dialed.is_http2 {
             place.is_http2.store(true, Ordering::Release);

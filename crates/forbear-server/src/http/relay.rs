@@ -308,16 +308,16 @@ impl Drop for AgentBody {
         if !matches!(self.keeper, Keeper::Follow) {
             return;
         }
-        let rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
+        let mut rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
             Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
             Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
         };
         if rest.is_end_stream() {
             return;
         }
+        rest.reader_left();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let mut rest = rest;
                 let read = async { while let Some(Ok(_)) = rest.frame().await {} };
                 // What it does not say in this time is left unknown.
                 let _ = tokio::time::timeout(FOLLOW_MAX, read).await;

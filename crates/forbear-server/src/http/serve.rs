@@ -19,13 +19,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
 use super::guard;
 use super::incoming::{AgentIo, Shared};
 use super::relay::{self, AgentBody};
+use super::socket::{Listener, Socket};
 
 /// Agents' connections at once, unless said otherwise.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -87,11 +87,16 @@ enum Phase {
 
 /// Serves until `drain` is ready, then lets what is in flight end. `handle` is called once a request; its future is
 /// dropped if the agent leaves first.
-pub async fn serve<H, F>(listener: TcpListener, options: ServeOptions, drain: impl Future<Output = ()>, handle: H)
-where
+pub async fn serve<H, F>(
+    listener: impl Into<Listener>,
+    options: ServeOptions,
+    drain: impl Future<Output = ()>,
+    handle: H,
+) where
     H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<AgentBody>> + Send + 'static,
 {
+    let mut listener = listener.into();
     let places = Arc::new(Semaphore::new(options.connections_max));
     let (phase, phases) = watch::channel(Phase::Open);
     let mut drain = pin!(drain);
@@ -109,7 +114,7 @@ where
         tokio::select! {
             biased;
             () = &mut drain => break,
-            accepted = accept(&listener, &places) => accepted.map(&mut take),
+            accepted = accept(&mut listener, &places) => accepted.map(&mut take),
         };
     }
     let _ = phase.send(Phase::Draining);
@@ -123,7 +128,7 @@ where
             tokio::select! {
                 biased;
                 _ = &mut ended => break,
-                accepted = accept(&listener, &late_places) => accepted.map(&mut take),
+                accepted = accept(&mut listener, &late_places) => accepted.map(&mut take),
             };
         }
     }
@@ -132,9 +137,9 @@ where
     let _ = places.acquire_many(all).await;
 }
 
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+type Accepted = (Socket, SocketAddr, OwnedSemaphorePermit);
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
+async fn accept(listener: &mut Listener, places: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(places).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, address)) => Some((stream, address, place)),
@@ -147,7 +152,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accep
 }
 
 async fn connection<H, F>(
-    mut stream: TcpStream,
+    mut stream: Socket,
     peer: Peer,
     options: ServeOptions,
     mut phases: watch::Receiver<Phase>,
@@ -156,7 +161,7 @@ async fn connection<H, F>(
     H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<AgentBody>> + Send + 'static,
 {
-    let _ = stream.set_nodelay(true);
+    stream.set_nodelay();
     // Draining ends those who have said nothing yet; who comes later is heard.
     let came_in = *phases.borrow_and_update();
     let sniffed = tokio::select! {
@@ -253,7 +258,7 @@ fn note(ended: hyper::Result<()>) {
 }
 
 /// Reads just enough to tell HTTP/2 from HTTP/1.
-async fn sniff(stream: &mut TcpStream) -> std::io::Result<(Vec<u8>, bool)> {
+async fn sniff(stream: &mut Socket) -> std::io::Result<(Vec<u8>, bool)> {
     let mut read = Vec::with_capacity(1024);
     loop {
         let seen = read.len().min(HTTP2_PREFACE.len());
