@@ -192,11 +192,11 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         let _ = drain_begins.set(ends);
         draining.drain();
         let last_word = ends - LAST_WORD_MAX.min(drain_timeout / 4);
-        // A server that stopped before is not kept open by this.
-        let shard = Arc::downgrade(&draining);
+        // Not held: what is done sooner is over sooner, and its journal free.
+        let draining = Arc::downgrade(&draining);
         tokio::spawn(async move {
             tokio::time::sleep_until(last_word).await;
-            if let Some(shard) = shard.upgrade() {
+            if let Some(shard) = draining.upgrade() {
                 shard.drain_over();
             }
         });

@@ -186,6 +186,12 @@ impl Shard {
         self.lock().core.live_view(now, action)
     }
 
+    /// Whether somebody still waits for the action's result.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.lock().core.is_heard(action)
+    }
+
     #[must_use]
     pub fn live_actions(&self) -> usize {
         self.lock().core.live_actions()
