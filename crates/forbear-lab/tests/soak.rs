@@ -1,6 +1,6 @@
 //! A day of steady load on one core, in simulated time: whatever it keeps stays within bounds, and so does memory.
 //!
-//! The core begins with as many tasks and cancelled tasks as it may remember, as one does that has run for long, so that
+//! The core begins with as many tasks, cancelled tasks and ended writes as it may remember, as one does that has run for long, so that
 //! each new one makes an old one go. Hardly anything here leaves an effect unknown: what is unknown stands open until
 //! somebody looks it up, and lookups do not exist yet; how many such actions there are is up to the provider, not to the core.
 
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use forbear_core::Coordinator;
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::command::{Command, Commands};
-use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, TASKS_MAX, TaskSpent};
-use forbear_core::effect::Evidence;
-use forbear_core::event::{KeyOrigin, KeyUsed};
+use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, Phase, TASKS_MAX, TaskSpent};
+use forbear_core::effect::{Effect, Evidence};
+use forbear_core::event::{ActionFinished, ActionRequested, EVENT_VERSION, Event, Fact, KeyOrigin, KeyUsed, Outcome};
+use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
@@ -67,7 +68,8 @@ impl Soak {
             durable.cancelled.insert(TaskId::new(&format!("earlier{n}")), START);
         }
         let now = Now { mono: Mono(1_000_000_000), wall: START };
-        let (core, _) = Coordinator::recover(Arc::new(settings), 7, now, Some(durable), []);
+        let history = ended_before();
+        let (core, _) = Coordinator::recover(Arc::new(settings), 7, now, Some(durable), &history);
         Self {
             core,
             now,
@@ -162,7 +164,10 @@ impl Soak {
                     self.answers += 1;
                     self.ranks.remove(&action);
                 }
-                Command::ReadBody { .. } | Command::CancelUpstream { .. } | Command::ForgetContent { .. } => {}
+                Command::Share { .. }
+                | Command::ReadBody { .. }
+                | Command::CancelUpstream { .. }
+                | Command::ForgetContent { .. } => {}
             }
         }
     }
@@ -194,15 +199,11 @@ impl Soak {
     }
 
     fn request(&mut self) -> Request {
-        let action = ActionId(u128::from(self.calls));
+        // Ids are in the order of time: after those of before.
+        let action = ActionId(u128::from(self.calls) + ENDED_MAX as u128);
         let rank = Rank::ALL[usize::try_from(self.draw(action, AttemptNo(0), 3) % 4).unwrap_or(0)];
         self.ranks.insert(action, rank);
-        let key = KeyUsed {
-            header: "idempotency-key".into(),
-            value: Key::new(&format!("k{}", self.calls)),
-            origin: KeyOrigin::Agent,
-            retention_seconds: Some(86_400),
-        };
+        let key = key(&format!("k{}", self.calls));
         let mut digest = [0; 32];
         digest[..8].copy_from_slice(&self.calls.to_le_bytes());
         Request {
@@ -225,8 +226,14 @@ impl Soak {
             deadline: self.now.wall.plus_ms(900_000),
             goal: None,
             reference: None,
+            reference_key: None,
+            marked_repeat: false,
             journal_before: false,
         }
+    }
+
+    fn unknown(&self) -> usize {
+        self.core.durable_state().open.values().filter(|open| open.phase == Phase::Unknown).count()
     }
 
     fn draw(&self, action: ActionId, attempt: AttemptNo, purpose: u64) -> u64 {
@@ -239,7 +246,8 @@ impl Soak {
         let live = (per_second * LIVE_SECONDS_MAX) as usize;
         assert!(self.core.live_actions() <= live, "hour {hour}: {} live", self.core.live_actions());
         assert_eq!(self.core.inconsistency(), None, "hour {hour}");
-        let (open, unknown) = (durable.open.len(), durable.unknown.len());
+        let (open, unknown) = (durable.open.len(), self.unknown());
+        assert!(durable.ended.len() <= ENDED_MAX, "hour {hour}: {} ended writes", durable.ended.len());
         assert!(open <= live + unknown, "hour {hour}: {open} open, {unknown} unknown");
         let unknown_max = 1 + self.calls * UNKNOWN_OF_10_000_CALLS_MAX / 10_000;
         assert!(unknown as u64 <= unknown_max, "hour {hour}: {unknown} unknown effects");
@@ -250,6 +258,55 @@ impl Soak {
         assert!(scopes <= SCOPES && durable.scopes.len() as u64 <= SCOPES, "hour {hour}: {scopes} scopes");
         let retries: usize = durable.scopes.values().map(|s| s.retries.len()).sum();
         assert!(retries as u64 <= SCOPES * 60, "hour {hour}: {retries} retries remembered");
+    }
+}
+
+/// As many ended writes as are remembered: those of the days before.
+fn ended_before() -> Vec<Event> {
+    let mut events = Vec::new();
+    for n in 0..ENDED_MAX as u64 {
+        let requested = ActionRequested {
+            task: TaskId::new("before"),
+            run: RunId::new("run"),
+            provider: ProviderName::new("p"),
+            scope: ScopeId::new(&format!("p/{}", n % SCOPES)),
+            route: Route::new("POST /v1/x"),
+            class: Rank::IdempotentWrite.class().into(),
+            rank: Rank::IdempotentWrite,
+            content_digest: Some(Digest([0; 32])),
+            content_bytes: 100,
+            key: Some(key(&format!("before{n}"))),
+            deadline: START,
+            goal: None,
+            reference: None,
+            reference_key: None,
+        };
+        let finished = ActionFinished {
+            outcome: Outcome::Succeeded,
+            effect: Effect::Applied,
+            attempts: 1,
+            waited_ms: 0,
+            status: Some(200),
+            reason: None,
+            waited_for: None,
+            straight: None,
+            agent_left: false,
+        };
+        for fact in [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))] {
+            let seq = Seq(events.len() as u64 + 1);
+            let action = Some(ActionId(u128::from(n)));
+            events.push(Event { v: EVENT_VERSION, seq, at: START, action, prev: None, policy: String::new(), fact });
+        }
+    }
+    events
+}
+
+fn key(value: &str) -> KeyUsed {
+    KeyUsed {
+        header: "idempotency-key".into(),
+        value: Key::new(value),
+        origin: KeyOrigin::Agent,
+        retention_seconds: Some(86_400),
     }
 }
 
@@ -309,7 +366,7 @@ fn a_day_of_load_leaves_nothing_behind() {
         soak.sends,
         soak.events,
         soak.core.durable_state().tasks.len(),
-        soak.core.durable_state().unknown.len(),
+        soak.unknown(),
     );
     assert!(soak.calls >= HOURS * 3_600 * per_second - 1, "{} calls", soak.calls);
     assert!(
