@@ -104,6 +104,7 @@ impl Coordinator {
                 self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
             }
             Input::Drain => self.drain(now, &mut out),
+            Input::DrainOver => self.drain_over(now, &mut out),
             Input::Wake => self.wake(now, &mut out),
         }
         out

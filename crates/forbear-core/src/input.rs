@@ -49,6 +49,8 @@ pub enum Input {
     },
     /// No new calls; what waits gets an answer that is safe to repeat.
     Drain,
+    /// Draining took its time: what still waits for an answer's head is told what is known.
+    DrainOver,
     /// Time passed.
     Wake,
 }

@@ -31,6 +31,9 @@ use crate::outside::{OpenJournal, Opened, Outside};
 use crate::shard::Shard;
 use crate::surface;
 
+/// What is kept of the time for draining, so that whoever still waits then can be answered.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+
 /// Why a server did not start. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -185,8 +188,14 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     let drain = async move {
         // A dropped sender means the same as a word: stop.
         let _ = stopped.await;
-        let _ = drain_begins.set(Instant::now() + drain_timeout);
+        let ends = Instant::now() + drain_timeout;
+        let _ = drain_begins.set(ends);
         draining.drain();
+        let last_word = ends - LAST_WORD_MAX.min(drain_timeout / 4);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(last_word).await;
+            draining.drain_over();
+        });
     };
     let serving = listener::serve(listening, options, drain, move |request, _peer| {
         let path = request.uri().path();

@@ -220,6 +220,10 @@ impl Shard {
         self.note(Input::Drain);
     }
 
+    pub fn drain_over(&self) {
+        self.note(Input::DrainOver);
+    }
+
     /// The store's word from its writer thread.
     pub fn progress(&self, progress: Progress) {
         match progress {

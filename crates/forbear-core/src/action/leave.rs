@@ -95,6 +95,23 @@ impl Coordinator {
         }
     }
 
+    /// What is still on the wire without an answer's head is given up: its agent had better hear that than a closed
+    /// connection.
+    pub(crate) fn drain_over(&mut self, now: Now, out: &mut Commands) {
+        let on_the_wire = self.live.values().filter_map(|l| match l.stage {
+            Stage::InFlight(attempt) => Some((l.request.action, attempt)),
+            Stage::Waiting { .. } | Stage::Relaying(_) => None,
+        });
+        for (action, attempt) in on_the_wire.collect::<Vec<_>>() {
+            if self.gate.withdraw(action) {
+                self.never_left(now, action, Outcome::Deferred, "Forbear is shutting down", out);
+            } else {
+                out.push(Command::CancelUpstream { action, attempt });
+                self.give_up_attempt(now, action, attempt, "Forbear shut down before an answer came", out);
+            }
+        }
+    }
+
     /// The append failed: what was held will never be safe to send, and is told so; answers that are true are given.
     pub(crate) fn freeze(&mut self, now: Now, why: String, out: &mut Commands) {
         if self.gate.frozen().is_some() {

@@ -11,6 +11,7 @@ use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, response};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Gateway;
@@ -19,9 +20,9 @@ use super::copy::Recorder;
 use super::marks::Marks;
 use super::{location, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
-use crate::http::body::{RequestBody, UpstreamBody};
+use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
-use crate::http::relay::{self, AgentBody, Begun};
+use crate::http::relay::{self, AgentBody, Begun, FOLLOW_MAX};
 use crate::http::upstream::{self, Answer, SendError, SendOptions};
 
 /// How much of a refusal's body is read for its meaning.
@@ -71,11 +72,26 @@ impl Call {
             biased;
             sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
             () = cancelled(&mailbox) => return Commands::new(),
+            () = left_for_long(self.left.as_deref()) => {
+                let why = format!("its agent left, and no answer came in the {} s after that", FOLLOW_MAX.as_secs());
+                let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) };
+                return self.report(dispatch.attempt, report);
+            }
         };
         let report = match sent {
             Ok(answer) => self.understand_answer(answer).await,
             Err(e) if e.held_back => return Commands::new(),
-            Err(e) => self.failed(e),
+            Err(e) => {
+                // A body that broke off says before its connection does that the agent has left.
+                let has_left = matches!(e.body_error, Some(BodyError::Broken(_)));
+                let report = self.failed(e);
+                if !has_left {
+                    return self.report(dispatch.attempt, report);
+                }
+                let mut commands = gateway.shard.tell(self.action(), Input::AgentLeft { action: self.action() });
+                commands.extend(self.report(dispatch.attempt, report));
+                return commands;
+            }
         };
         self.report(dispatch.attempt, report)
     }
@@ -143,6 +159,16 @@ async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
             return;
         }
     }
+}
+
+/// Ready when the agent of a write has left so long ago that its answer is not waited for any more: until then the request
+/// is open at the provider, and so its slot is taken.
+async fn left_for_long(left: Option<&Notify>) {
+    match left {
+        Some(left) => left.notified().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(FOLLOW_MAX).await;
 }
 
 impl Answered {

@@ -17,7 +17,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Gateway;
 use super::attempt::Answered;
@@ -64,6 +64,8 @@ pub(super) struct Call {
     pub answered: Option<Answered>,
     /// Set when the agent's body, not the provider, ended the attempt.
     pub body_error: Option<BodyError>,
+    /// For a write: told when its agent leaves before its answer.
+    pub left: Option<Arc<Notify>>,
     held_bytes: u64,
     /// The action is the core's; dropping the call tells it that the agent left.
     admitted: bool,
@@ -85,6 +87,7 @@ pub(super) async fn run(
         mailbox,
         answered: None,
         body_error: None,
+        left: None,
         held_bytes: 0,
         admitted: false,
     };
@@ -106,7 +109,9 @@ pub(super) async fn run(
     if !writes {
         return call.drive(first).await;
     }
-    let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, here: true };
+    let left = Arc::new(Notify::new());
+    call.left = Some(Arc::clone(&left));
+    let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, left, here: true };
     let (give, take) = oneshot::channel();
     tokio::spawn(async move {
         // An agent that left takes no answer: the body is followed to its end all the same.
@@ -123,6 +128,7 @@ pub(super) async fn run(
 struct AgentGuard {
     gateway: Arc<Gateway>,
     action: ActionId,
+    left: Arc<Notify>,
     here: bool,
 }
 
@@ -136,6 +142,7 @@ impl Drop for AgentGuard {
     fn drop(&mut self) {
         if self.here {
             self.gateway.shard.note(Input::AgentLeft { action: self.action });
+            self.left.notify_one();
         }
     }
 }
@@ -189,7 +196,9 @@ impl Call {
                 Ok(())
             }
             Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
-            Err(e @ BodyError::Broken(_)) => Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string()))),
+            Err(e @ (BodyError::Broken(_) | BodyError::Silent { .. })) => {
+                Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string())))
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -34,6 +34,18 @@ pub(super) struct Shared {
     refused: OnceLock<(u64, Refusal)>,
     /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
     look: AtomicBool,
+    /// Calls whose answers are not over.
+    calls: AtomicUsize,
+}
+
+/// One call under way on a connection, until dropped.
+#[derive(Debug)]
+pub(super) struct InCall(Arc<Shared>);
+
+impl Drop for InCall {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -43,6 +55,16 @@ impl Shared {
 
     pub(super) fn look(&self) {
         self.look.store(true, Ordering::Release);
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> InCall {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        InCall(Arc::clone(self))
+    }
+
+    /// Whether somebody's leaving would end a call.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0
     }
 }
 

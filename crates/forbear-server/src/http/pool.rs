@@ -130,12 +130,12 @@ impl Pool {
         fresh: bool,
     ) -> Result<(Taken, bool), DialError> {
         let until = Instant::now() + timeout;
-        let _turn = if fresh || place.is_http1.load(Ordering::Acquire) {
+        let _turn = if place.is_http1.load(Ordering::Acquire) {
             None
         } else {
             let turn = tokio::time::timeout_at(until, place.dialing.lock()).await;
             let turn = turn.map_err(|_| connect_error("an earlier dial to this provider did not end in time"))?;
-            if let Some(taken) = place.take(Instant::now()) {
+            if let Some(taken) = place.take(Instant::now(), fresh) {
                 return Ok((taken, true));
             }
             Some(turn)
@@ -166,8 +166,8 @@ fn connect_error(what: &str) -> DialError {
 }
 
 impl Place {
-    /// A kept connection that can take a request now.
-    pub(super) fn take(&self, now: Instant) -> Option<Taken> {
+    /// A kept connection that can take a request now. `fresh`: one of HTTP/2 only, whose streams tell answers apart.
+    pub(super) fn take(&self, now: Instant, fresh: bool) -> Option<Taken> {
         if self.is_http2.load(Ordering::Acquire) {
             let mut shared = locked(&self.shared);
             shared.retain_mut(|c| c.is_usable() && now.duration_since(c.opened_at()) < self.keep.age);
@@ -175,6 +175,9 @@ impl Place {
             if let Some((connection, slot)) = found {
                 return Some(Taken::Http2(connection, slot));
             }
+        }
+        if fresh {
+            return None;
         }
         loop {
             let mut http1 = locked(&self.idle).pop()?;
