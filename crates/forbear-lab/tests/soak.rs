@@ -1,6 +1,6 @@
 //! A day of steady load on one core, in simulated time: whatever it keeps stays within bounds, and so does memory.
 //!
-//! The core begins with as many tasks and cancelled tasks as it may remember, as one does that has run for long, so that
+//! The core begins with as many tasks, cancelled tasks and ended writes as it may remember, as one does that has run for long, so that
 //! each new one makes an old one go. Hardly anything here leaves an effect unknown: what is unknown stands open until
 //! somebody looks it up, and lookups do not exist yet; how many such actions there are is up to the provider, not to the core.
 
@@ -67,11 +67,9 @@ impl Soak {
         for n in 0..CANCELLED_TASKS_MAX {
             durable.cancelled.insert(TaskId::new(&format!("earlier{n}")), START);
         }
-        for n in 1..=ENDED_MAX as u64 {
-            earlier_write(&mut durable, n);
-        }
         let now = Now { mono: Mono(1_000_000_000), wall: START };
-        let (core, _) = Coordinator::recover(Arc::new(settings), 7, now, Some(durable), []);
+        let history = ended_before();
+        let (core, _) = Coordinator::recover(Arc::new(settings), 7, now, Some(durable), &history);
         Self {
             core,
             now,
@@ -166,8 +164,8 @@ impl Soak {
                     self.answers += 1;
                     self.ranks.remove(&action);
                 }
-                Command::ReadBody { .. }
-                | Command::Share { .. }
+                Command::Share { .. }
+                | Command::ReadBody { .. }
                 | Command::CancelUpstream { .. }
                 | Command::ForgetContent { .. } => {}
             }
@@ -201,16 +199,11 @@ impl Soak {
     }
 
     fn request(&mut self) -> Request {
-        // After those that ended before.
+        // Ids are in the order of time: after those of before.
         let action = ActionId(u128::from(self.calls) + ENDED_MAX as u128);
         let rank = Rank::ALL[usize::try_from(self.draw(action, AttemptNo(0), 3) % 4).unwrap_or(0)];
         self.ranks.insert(action, rank);
-        let key = KeyUsed {
-            header: "idempotency-key".into(),
-            value: Key::new(&format!("k{}", self.calls)),
-            origin: KeyOrigin::Agent,
-            retention_seconds: Some(86_400),
-        };
+        let key = key(&format!("k{}", self.calls));
         let mut digest = [0; 32];
         digest[..8].copy_from_slice(&self.calls.to_le_bytes());
         Request {
@@ -239,12 +232,12 @@ impl Soak {
         }
     }
 
-    fn draw(&self, action: ActionId, attempt: AttemptNo, purpose: u64) -> u64 {
-        forbear_core::backoff::uniform(11, action, attempt, purpose, u64::from(u32::MAX))
-    }
-
     fn unknown(&self) -> usize {
         self.core.durable_state().open.values().filter(|open| open.phase == Phase::Unknown).count()
+    }
+
+    fn draw(&self, action: ActionId, attempt: AttemptNo, purpose: u64) -> u64 {
+        forbear_core::backoff::uniform(11, action, attempt, purpose, u64::from(u32::MAX))
     }
 
     /// Nothing that is kept is beyond its bound.
@@ -254,7 +247,7 @@ impl Soak {
         assert!(self.core.live_actions() <= live, "hour {hour}: {} live", self.core.live_actions());
         assert_eq!(self.core.inconsistency(), None, "hour {hour}");
         let (open, unknown) = (durable.open.len(), self.unknown());
-        assert!(durable.ended.len() <= ENDED_MAX, "hour {hour}: {} ended remembered", durable.ended.len());
+        assert!(durable.ended.len() <= ENDED_MAX, "hour {hour}: {} ended writes", durable.ended.len());
         assert!(open <= live + unknown, "hour {hour}: {open} open, {unknown} unknown");
         let unknown_max = 1 + self.calls * UNKNOWN_OF_10_000_CALLS_MAX / 10_000;
         assert!(unknown as u64 <= unknown_max, "hour {hour}: {unknown} unknown effects");
@@ -268,45 +261,52 @@ impl Soak {
     }
 }
 
-/// A keyed write that was done before the day began.
-fn earlier_write(durable: &mut Durable, n: u64) {
-    let requested = ActionRequested {
-        task: TaskId::new(&format!("earlier{n}")),
-        run: RunId::new("run"),
-        provider: ProviderName::new("p"),
-        scope: ScopeId::new("p/0"),
-        route: Route::new("POST /v1/x"),
-        class: Rank::IdempotentWrite.class().into(),
-        rank: Rank::IdempotentWrite,
-        content_digest: Some(Digest([2; 32])),
-        content_bytes: 100,
-        key: Some(KeyUsed {
-            header: "idempotency-key".into(),
-            value: Key::new(&format!("earlier{n}")),
-            origin: KeyOrigin::Agent,
-            retention_seconds: Some(86_400),
-        }),
-        deadline: START,
-        goal: None,
-        reference: None,
-        reference_key: None,
-    };
-    let finished = ActionFinished {
-        outcome: Outcome::Succeeded,
-        effect: Effect::Applied,
-        attempts: 1,
-        waited_ms: 0,
-        status: Some(200),
-        reason: None,
-        waited_for: None,
-        straight: None,
-        agent_left: false,
-    };
-    let facts = [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))];
-    for fact in facts {
-        let seq = Seq(durable.seq.0 + 1);
-        let action = Some(ActionId(u128::from(n)));
-        durable.apply(&Event { v: EVENT_VERSION, seq, at: START, action, prev: None, policy: String::new(), fact });
+/// As many ended writes as are remembered: those of the days before.
+fn ended_before() -> Vec<Event> {
+    let mut events = Vec::new();
+    for n in 0..ENDED_MAX as u64 {
+        let requested = ActionRequested {
+            task: TaskId::new("before"),
+            run: RunId::new("run"),
+            provider: ProviderName::new("p"),
+            scope: ScopeId::new(&format!("p/{}", n % SCOPES)),
+            route: Route::new("POST /v1/x"),
+            class: Rank::IdempotentWrite.class().into(),
+            rank: Rank::IdempotentWrite,
+            content_digest: Some(Digest([0; 32])),
+            content_bytes: 100,
+            key: Some(key(&format!("before{n}"))),
+            deadline: START,
+            goal: None,
+            reference: None,
+            reference_key: None,
+        };
+        let finished = ActionFinished {
+            outcome: Outcome::Succeeded,
+            effect: Effect::Applied,
+            attempts: 1,
+            waited_ms: 0,
+            status: Some(200),
+            reason: None,
+            waited_for: None,
+            straight: None,
+            agent_left: false,
+        };
+        for fact in [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))] {
+            let seq = Seq(events.len() as u64 + 1);
+            let action = Some(ActionId(u128::from(n)));
+            events.push(Event { v: EVENT_VERSION, seq, at: START, action, prev: None, policy: String::new(), fact });
+        }
+    }
+    events
+}
+
+fn key(value: &str) -> KeyUsed {
+    KeyUsed {
+        header: "idempotency-key".into(),
+        value: Key::new(value),
+        origin: KeyOrigin::Agent,
+        retention_seconds: Some(86_400),
     }
 }
 

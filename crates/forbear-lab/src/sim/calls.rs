@@ -30,6 +30,8 @@ pub(super) struct Call {
     pub(super) took: (u32, u64),
     /// Attempts that reached the wire, and effects at the provider.
     pub(super) sends: u32,
+    /// The last attempt that did.
+    pub(super) left: u32,
     pub(super) effects: u32,
     pub(super) heads: u32,
     /// The next attempt that leaves was charged as a retry.
@@ -67,6 +69,7 @@ impl Call {
             given: 0,
             took: (0, 0),
             sends: 0,
+            left: 0,
             effects: 0,
             heads: 0,
             is_retry: false,

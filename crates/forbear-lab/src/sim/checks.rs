@@ -20,6 +20,9 @@ use super::intents::{Intent, TASKS_MAX};
 use super::plan::Plan;
 use super::world::World;
 
+/// Well within a day, whichever way the wall clock was stepped.
+const NAMES_KEPT_MS: u64 = 20 * 3_600_000;
+
 /// What was counted outside the processes.
 pub(super) struct Tally {
     /// Retries that left, counted at the provider.
@@ -191,6 +194,7 @@ impl World<'_> {
         self.check_intent(action, attempt);
         self.check_resend(action);
         self.check_slot(by, action);
+        self.check_name(action);
         let Some(call) = self.calls.get(action) else { return };
         let rule = &call.request.rule;
         if call.sends - call.refused >= rule.max_attempts {
@@ -227,6 +231,23 @@ impl World<'_> {
         let proof = self.store.proof(action);
         if must && !(proof.requested && proof.sent == attempt.0) {
             self.fail("intent_first", |_| format!("a{}#{} leaves, and the disk knows {proof:?}", action.0, attempt.0));
+        }
+    }
+
+    /// A name that was used means what it was used for, for as long as an ended write is remembered at the least.
+    fn check_name(&mut self, action: ActionId) {
+        let now = self.now.mono;
+        let Some(call) = self.calls.get(action) else { return };
+        let (of, content) = (call.intent, call.request.content_digest);
+        if !(self.intents[of].is_named() && call.request.rank.writes() && content.is_some()) {
+            return;
+        }
+        let other = self.calls.iter().find(|c| {
+            let used = c.sends > c.refused && c.key_since.is_some_and(|at| now.ms_since(at) < NAMES_KEPT_MS);
+            c.intent == of && c.request.content_digest != content && used
+        });
+        if let Some(other) = other.map(|c| c.request.action.0) {
+            self.fail("a_name_means_one_thing", |_| format!("a{} leaves under the name of a{other}", action.0));
         }
     }
 

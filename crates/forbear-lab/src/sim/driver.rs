@@ -98,6 +98,7 @@ impl World<'_> {
         let Some(call) = self.calls.get_mut(action) else { return };
         call.on_wire = true;
         call.sends += 1;
+        call.left = attempt.0;
         call.key_since.get_or_insert(now.mono);
         let (retry_spent, resend, index) = (std::mem::take(&mut call.is_retry), call.sends > 1, call.intent);
         let intent = &self.intents[index];

@@ -100,6 +100,10 @@ impl World<'_> {
         if trail.requested && trail.ended.is_none() && !trail.open_unknown {
             return self.fail("one_outcome", |_| format!("a{} never ends", action.0));
         }
+        let unspent = trail.charged.filter(|n| intent.rank.writes() && trail.ended.is_some() && n.0 > call.left);
+        if let Some(attempt) = unspent {
+            return self.fail("charged_once", |_| format!("a{}#{} is charged and never left", action.0, attempt.0));
+        }
         match trail.ended {
             Some((outcome, Effect::NotApplied)) if effects > 0 && intent.rank.writes() => {
                 let outcome = outcome.as_str();

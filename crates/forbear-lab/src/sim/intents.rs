@@ -67,10 +67,11 @@ impl Intent {
     }
 }
 
-pub(super) fn draw(rng: &mut Rng, retention_seconds: u64) -> Vec<Intent> {
+/// `crowded`: in one scope, for few tasks.
+pub(super) fn draw(rng: &mut Rng, retention_seconds: u64, crowded: bool) -> Vec<Intent> {
     let n = rng.range(INTENTS_MIN, INTENTS_MAX);
-    let scopes = rng.range(1, SCOPES_MAX as u64);
-    let tasks = rng.range(1, TASKS_MAX as u64);
+    let scopes = if crowded { 1 } else { rng.range(1, SCOPES_MAX as u64) };
+    let tasks = rng.range(1, if crowded { 2 } else { TASKS_MAX as u64 });
     (0..n).map(|id| one(rng, id, retention_seconds, scopes, tasks)).collect()
 }
 

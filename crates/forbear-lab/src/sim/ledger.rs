@@ -33,7 +33,7 @@ pub(super) struct Trail {
     pub(super) requested: bool,
     sent: u32,
     /// The retry that was charged and neither left nor came back.
-    charged: Option<AttemptNo>,
+    pub(super) charged: Option<AttemptNo>,
     pub(super) ended: Option<(Outcome, Effect)>,
     pub(super) open_unknown: bool,
 }
@@ -127,36 +127,30 @@ impl Ledger {
         let (task, scope) = (known.task_index(task), known.scope_index(scope));
         self.charged[task] += 1;
         self.waited_ms[task] += wait_ms;
-        // Which of the policies an event was decided under is known only as it is decided.
-        let settings = |p: &Policy| (p.settings.task, p.settings.backoff.floor_ms);
-        let in_force = settings(&known.policies[self.policy]);
-        let (budget, floor_ms) = match how {
-            Reading::Live => in_force,
-            _ => known.policies.iter().map(settings).fold(in_force, |(b, f), (budget, floor)| {
-                let retries = b.max_retries.max(budget.max_retries);
-                let wait = b.max_wait_seconds.max(budget.max_wait_seconds);
-                (forbear_core::policy::TaskRule { max_retries: retries, max_wait_seconds: wait }, f.min(floor))
-            }),
-        };
-        let (charged, waited_ms) = (self.charged[task], self.waited_ms[task]);
-        if charged > u64::from(budget.max_retries) {
-            return Err(("budget_is_kept", format!("task t{task}: {charged} retries")));
-        }
-        if waited_ms > budget.max_wait_seconds * 1_000 {
-            return Err(("budget_is_kept", format!("task t{task}: {waited_ms} ms of waiting")));
-        }
         if retry_not_before.is_some_and(|b| *scheduled_retry_at < b) {
             return Err(("no_jitter_undercuts", format!("event {}: scheduled before the boundary", event.seq.0)));
-        }
-        if *wait_ms < floor_ms {
-            return Err(("no_jitter_undercuts", format!("event {}: a wait of {wait_ms} ms", event.seq.0)));
         }
         let retries = &mut self.scopes[scope].retries;
         retries.retain(|(when, _)| at.mono.ms_since(*when) < MINUTE_MS);
         retries.push((at.mono, event.action));
         let spent = retries.len();
+        if how != Reading::Live {
+            // It was decided earlier, under the policy of that time and with what is lost since.
+            return Ok(());
+        }
+        let settings = &known.policies[self.policy].settings;
+        let (charged, waited_ms) = (self.charged[task], self.waited_ms[task]);
+        if charged > u64::from(settings.task.max_retries) {
+            return Err(("budget_is_kept", format!("task t{task}: {charged} retries")));
+        }
+        if waited_ms > settings.task.max_wait_seconds * 1_000 {
+            return Err(("budget_is_kept", format!("task t{task}: {waited_ms} ms of waiting")));
+        }
+        if *wait_ms < settings.backoff.floor_ms {
+            return Err(("no_jitter_undercuts", format!("event {}: a wait of {wait_ms} ms", event.seq.0)));
+        }
         let max = event.action.and_then(|a| known.calls.get(a)).map_or(0, |c| c.request.limits.max_retries_per_minute);
-        if how == Reading::Live && spent > max as usize && !known.clock_stepped {
+        if spent > max as usize && !known.clock_stepped {
             return Err(("budget_is_kept", format!("s{scope}: {spent} retries in a minute")));
         }
         Ok(())

@@ -75,14 +75,14 @@ impl Schedule {
     pub(super) fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, BTreeSet::new(), false);
         let mut rng = chance.at(Site::Plan, 0, 0);
-        let rough = rng.permille(500);
-        let plan = Plan::draw(&mut rng, rough);
+        let kind = Kind { rough: rng.permille(500), crowded: rng.permille(200) };
+        let plan = Plan::draw(&mut rng, kind);
         let mut rng = chance.at(Site::Intents, 0, 0);
-        let intents = intents::draw(&mut rng, plan.retention_seconds);
+        let intents = intents::draw(&mut rng, plan.retention_seconds, kind.crowded);
         let mut atoms: Vec<Atom> = (0..intents.len())
             .map(|intent| Atom { at_ms: rng.range(0, plan.span_ms), what: Foreseen::Asks { intent } })
             .collect();
-        faults(&mut chance.at(Site::Faults, 0, 0), &plan, rough, &mut atoms);
+        faults(&mut chance.at(Site::Faults, 0, 0), &plan, kind, &mut atoms);
         for atom in &mut atoms {
             if atom.at_ms > plan.span_ms / 2 {
                 atom.at_ms += plan.gap_ms;
@@ -92,8 +92,17 @@ impl Schedule {
     }
 }
 
+/// What a schedule is about.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    /// The machine and the disk are bad.
+    rough: bool,
+    /// Everybody wants the same at once: one scope, few tasks, and each call made again.
+    crowded: bool,
+}
+
 impl Plan {
-    fn draw(rng: &mut Rng, rough: bool) -> Self {
+    fn draw(rng: &mut Rng, kind: Kind) -> Self {
         let reloads = rng.pick(&[0, 0, 0, 1, 2]);
         let policies = (0..=reloads).map(|n| Policy::draw(rng, n + 1)).collect();
         let calm = rng.permille(300);
@@ -115,21 +124,22 @@ impl Plan {
             flush_ms_max: rng.pick(&[1, 1, 20, 4_000]),
             span_ms: rng.pick(&[200, 5_000, 60_000]),
             gap_ms: if rng.permille(40) { DAY_MS } else { 0 },
-            store_fails_permille: if rough { rng.pick(&[0, 10, 60]) } else { 0 },
+            store_fails_permille: if kind.rough { rng.pick(&[0, 10, 60]) } else { 0 },
             leaves_permille: rng.pick(&[0, 50, 300]),
-            again_permille: rng.pick(&[0, 0, 100, 400]),
+            again_permille: if kind.crowded { 500 } else { rng.pick(&[0, 0, 100, 400]) },
             snapshots_permille: rng.pick(&[0, 10, 100]),
         }
     }
 }
 
-fn faults(rng: &mut Rng, plan: &Plan, rough: bool, atoms: &mut Vec<Atom>) {
+fn faults(rng: &mut Rng, plan: &Plan, kind: Kind, atoms: &mut Vec<Atom>) {
     let span = plan.span_ms;
     let mut foresee = |at_ms: u64, what: Foreseen| atoms.push(Atom { at_ms, what });
-    for _ in 0..rng.pick(&[0, 0, 0, 1, 2]) {
-        foresee(rng.range(0, span), Foreseen::Cancels { task: index(rng.range(0, TASKS_MAX as u64 - 1)) });
+    let tasks = if kind.crowded { 1 } else { TASKS_MAX as u64 - 1 };
+    for _ in 0..if kind.crowded { rng.pick(&[1, 2]) } else { rng.pick(&[0, 0, 0, 1, 2]) } {
+        foresee(rng.range(0, span), Foreseen::Cancels { task: index(rng.range(0, tasks)) });
     }
-    for _ in 0..if rough { rng.pick(&[0, 0, 1, 2, 3]) } else { 0 } {
+    for _ in 0..if kind.rough { rng.pick(&[0, 0, 1, 2, 3]) } else { 0 } {
         foresee(rng.range(1, span * 2), Foreseen::Crashes);
     }
     for _ in 0..rng.pick(&[0, 0, 0, 0, 0, 1, 1, 2]) {
