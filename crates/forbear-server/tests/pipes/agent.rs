@@ -22,7 +22,10 @@ const LONG_RETENTION_S: u64 = 3_600;
 
 /// How a call ended.
 enum End {
-    Answered { head: Head, problem: serde_json::Value },
+    Answered {
+        head: Head,
+        problem: serde_json::Value,
+    },
     Left,
     /// Nobody listens any more.
     Refused,

@@ -43,7 +43,7 @@ struct Inner {
     durable: u64,
     told: u64,
     failed: bool,
-    /// The process is gone.
+    /// The process is gone, or has closed it.
     dead: bool,
     full: bool,
     reopen_fails: u64,
@@ -96,13 +96,7 @@ impl Disk {
         loop {
             self.due.notified().await;
             loop {
-                let (many, behind) = {
-                    let inner = self.lock();
-                    (inner.pending.len(), inner.pending.iter().all(|b| b.behind))
-                };
-                if many == 0 || self.lock().failed {
-                    break;
-                }
+                let Some((many, behind)) = self.waiting() else { break };
                 let moment = self.world.flush_moment();
                 // sleep: the flush of a disk under a paused clock
                 sleep(Duration::from_millis(moment.flush_ms + if behind { BEHIND_MS } else { 0 })).await;
@@ -123,14 +117,20 @@ impl Disk {
         }
     }
 
+    /// How many batches wait to be written, and whether nobody waits for them.
+    fn waiting(&self) -> Option<(usize, bool)> {
+        let inner = self.lock();
+        let goes = !inner.pending.is_empty() && !inner.failed && !inner.dead;
+        goes.then(|| (inner.pending.len(), inner.pending.iter().all(|b| b.behind)))
+    }
+
     fn acknowledge(&self) {
         let mut inner = self.lock();
         if inner.failed || inner.told == inner.durable {
             return;
         }
         inner.told = inner.durable;
-        let progress =
-            Progress::Durable { seq: Seq(inner.durable), usage_bytes: 0, over_limit: inner.full };
+        let progress = Progress::Durable { seq: Seq(inner.durable), usage_bytes: 0, over_limit: inner.full };
         self.world.note(format!("disk: durable up to {}", inner.durable));
         drop(inner);
         self.report(progress);
@@ -157,6 +157,9 @@ impl Disk {
     fn commit(&self, many: usize) {
         let mut events: Vec<Event> = Vec::new();
         let mut inner = self.lock();
+        if inner.dead {
+            return;
+        }
         for _ in 0..many.min(inner.pending.len()) {
             let mut batch = inner.pending.pop_front().expect("it was counted");
             batch.behind = false;
@@ -260,6 +263,7 @@ impl Journal for Gate {
     fn flush_and_close(&self) -> Result<Seq, StoreError> {
         let mut inner = self.whole()?;
         let store = inner.store.take().ok_or_else(stopped)?;
+        inner.dead = true;
         store.flush_and_close()
     }
 

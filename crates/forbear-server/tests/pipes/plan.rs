@@ -110,8 +110,7 @@ impl Plan {
     }
 
     fn intent(&self, dice: &mut Dice, id: u64, scopes: u64, tasks: u64) -> Intent {
-        let ranks =
-            [Rank::Read, Rank::Inference, Rank::IdempotentWrite, Rank::IdempotentWrite, Rank::UncertainWrite];
+        let ranks = [Rank::Read, Rank::Inference, Rank::IdempotentWrite, Rank::IdempotentWrite, Rank::UncertainWrite];
         let rank = dice.pick(&ranks);
         let index = |n: u64| usize::try_from(n).unwrap();
         let streamed_once = rank != Rank::Read && dice.permille(50);

@@ -90,7 +90,9 @@ enum Kept {
     Yes,
     Ended,
     /// The connection is closed after so long without use.
-    Idle { ms: u64 },
+    Idle {
+        ms: u64,
+    },
 }
 
 /// Waits, unless the other side goes meanwhile.
@@ -176,9 +178,10 @@ fn late_effect(world: World, n: usize, key: Option<u128>, ms: u64) {
 fn caller(world: &World, arrival: &Arrival) -> Caller {
     let state = world.lock();
     let honoured = state.books.intent_of(arrival.call).intent.deduplicated();
-    let key = arrival.key.as_ref().filter(|_| honoured).map(|key| {
-        key.bytes().fold(arrival.scope as u128, |sum, b| sum.wrapping_mul(257).wrapping_add(u128::from(b)))
-    });
+    let key =
+        arrival.key.as_ref().filter(|_| honoured).map(|key| {
+            key.bytes().fold(arrival.scope as u128, |sum, b| sum.wrapping_mul(257).wrapping_add(u128::from(b)))
+        });
     Caller { scope: arrival.scope, key, retention_ms: key.map(|_| state.plan.retention_s * 1_000) }
 }
 
