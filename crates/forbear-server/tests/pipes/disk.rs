@@ -46,6 +46,8 @@ struct Inner {
     /// The process is gone, or has closed it.
     dead: bool,
     full: bool,
+    /// The next batch is what a thaw says again.
+    thawed: bool,
     reopen_fails: u64,
 }
 
@@ -213,8 +215,11 @@ impl Journal for Gate {
         if inner.failed || inner.dead {
             return Err(AppendError::Stopped);
         }
+        let thawed = std::mem::take(&mut inner.thawed);
         for event in &batch.events {
-            self.0.world.appended(event);
+            let with_content = batch.contents.iter().any(|(action, _)| Some(*action) == event.action);
+            // What a thaw says again never left, and needs none.
+            self.0.world.appended(event, (!thawed).then_some(with_content));
         }
         inner.pending.push_back(batch);
         self.0.due.notify_one();
@@ -252,6 +257,7 @@ impl Journal for Gate {
         let forbear_store::Opened { store, snapshot, tail, last_seq, .. } = Store::open(options, telling(tell))?;
         (inner.store, inner.reached) = (Some(store), Some(reached));
         (inner.durable, inner.told, inner.failed) = (last_seq.0, last_seq.0, false);
+        inner.thawed = true;
         self.0.world.note(format!("disk: open again after event {}", last_seq.0));
         Ok(Reopened { snapshot, tail, last_seq })
     }
