@@ -14,7 +14,7 @@ impl Coordinator {
     pub(crate) fn finish(
         &mut self,
         now: Now,
-        live: Live,
+        live: Box<Live>,
         outcome: Outcome,
         reason: Option<String>,
         out: &mut Commands,
@@ -25,7 +25,7 @@ impl Coordinator {
             run: r.run.clone(),
             scope: r.scope.clone(),
             route: r.route.clone(),
-            class: r.class.to_string(),
+            class: r.class.clone(),
         });
         let finished = ActionFinished {
             outcome,
@@ -55,7 +55,7 @@ impl Coordinator {
     }
 
     /// Ends without a further attempt. What this means to the agent depends on what the attempts left behind.
-    pub(crate) fn stop(&mut self, now: Now, mut live: Live, wanted: Outcome, why: &str, out: &mut Commands) {
+    pub(crate) fn stop(&mut self, now: Now, mut live: Box<Live>, wanted: Outcome, why: &str, out: &mut Commands) {
         let attempt = AttemptNo(live.tried);
         self.give_back(now, &mut live, out);
         let writes = live.request.rank.writes();
@@ -68,13 +68,13 @@ impl Coordinator {
         self.end_with_answer(now, live, outcome, why, None, out);
     }
 
-    pub(crate) fn defer(&mut self, now: Now, mut live: Live, why: &str, seconds: u64, out: &mut Commands) {
+    pub(crate) fn defer(&mut self, now: Now, mut live: Box<Live>, why: &str, seconds: u64, out: &mut Commands) {
         self.give_back(now, &mut live, out);
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
 
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
-    pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Live, open: ActionId, out: &mut Commands) {
+    pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Box<Live>, open: ActionId, out: &mut Commands) {
         let done = self.durable.open.get(&open).is_some_and(|o| o.effect == Effect::Applied);
         let (effect, why, what) = if done {
             (Effect::Applied, "an equal write was done, and whether its agent was told is unknown", "which was done")
@@ -92,7 +92,14 @@ impl Coordinator {
     }
 
     /// Nobody knows whether it was done: the action stays open, and the agent is told all that is known.
-    pub(crate) fn leave_unknown(&mut self, now: Now, live: Live, attempt: AttemptNo, why: &str, out: &mut Commands) {
+    pub(crate) fn leave_unknown(
+        &mut self,
+        now: Now,
+        live: Box<Live>,
+        attempt: AttemptNo,
+        why: &str,
+        out: &mut Commands,
+    ) {
         let action = live.request.action;
         let answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
         let fact = Fact::ReconciliationRequired { attempt, reason: why.to_owned() };
@@ -108,7 +115,7 @@ impl Coordinator {
     pub(crate) fn end_with_answer(
         &mut self,
         now: Now,
-        live: Live,
+        live: Box<Live>,
         outcome: Outcome,
         why: &str,
         retry_after_seconds: Option<u64>,

@@ -64,8 +64,8 @@ pub struct LastAnswer {
 }
 
 impl Live {
-    pub fn new(request: Box<Request>, came: Mono, deadline: Mono, stage: Stage) -> Self {
-        Self {
+    pub fn new(request: Box<Request>, came: Mono, deadline: Mono, stage: Stage) -> Box<Self> {
+        Box::new(Self {
             request,
             came,
             deadline,
@@ -88,7 +88,7 @@ impl Live {
             waited_ms: 0,
             agent_here: true,
             follow_only: None,
-        }
+        })
     }
 
     /// The attempt that holds a slot.

@@ -130,7 +130,7 @@ impl Coordinator {
     fn follow(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         attempt: AttemptNo,
         next: Verdict,
         result_seq: Option<Seq>,

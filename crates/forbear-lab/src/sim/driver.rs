@@ -60,7 +60,7 @@ impl World<'_> {
             self.note(|_| format!("a{}#{} never left", action.0, attempt.0));
             return self.report(action, attempt, Evidence::NotSent, None);
         }
-        if !self.confirms(action, attempt) {
+        if !self.confirms(dispatch) {
             return;
         }
         self.note(|_| format!("first byte of a{}#{}", action.0, attempt.0));
@@ -68,11 +68,16 @@ impl World<'_> {
         self.arrives(dispatch);
     }
 
-    fn confirms(&mut self, action: ActionId, attempt: AttemptNo) -> bool {
-        let now = self.now;
+    fn confirms(&mut self, dispatch: Dispatch) -> bool {
+        let (now, action, attempt) = (self.now, dispatch.action, dispatch.attempt);
         let Some(core) = &mut self.core else { return false };
         let mut out = Vec::new();
+        let undoubted = core.doubts() == dispatch.doubts;
         let go = core.confirm_send(now, action, attempt, &mut out);
+        if undoubted && !go {
+            // The server does not ask about such an attempt.
+            self.fail("doubts_are_counted", |_| format!("a{}#{} is held back without a doubt", action.0, attempt.0));
+        }
         if !go {
             self.note(|_| format!("a{}#{} is held back", action.0, attempt.0));
         }

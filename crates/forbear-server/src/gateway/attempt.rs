@@ -62,8 +62,8 @@ impl Call {
             head_timeout: gateway.head_timeout.min(left),
         };
         let confirm = {
-            let (shard, action, attempt) = (Arc::clone(&gateway.shard), dispatch.action, dispatch.attempt);
-            move || shard.confirm_send(action, attempt)
+            let shard = Arc::clone(&gateway.shard);
+            move || shard.confirm_send(&dispatch)
         };
         let mailbox = Arc::clone(&self.mailbox);
         let sent = tokio::select! {
@@ -149,10 +149,12 @@ impl Answered {
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
+        let target = call.head.uri.path_and_query().map_or("", |p| p.as_str());
+        let prefix = target.get(..call.understood.prefix_bytes).unwrap_or_default();
         // In place: a field that repeats keeps all its lines, and every field its turn.
         for (name, value) in &mut head.headers {
             if provider.url_fields.contains(name)
-                && let Some(ours) = location::rewritten(provider, &call.understood.prefix, name, value)
+                && let Some(ours) = location::rewritten(provider, prefix, name, value)
             {
                 *value = ours;
             }
@@ -201,8 +203,7 @@ fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: O
                 answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
                 answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
             };
-            gateway.shard.note(Input::Ended { action, attempt, end });
-            gateway.shard.hang_up(action);
+            gateway.shard.ended(action, attempt, end);
         }
     })
 }

@@ -12,12 +12,15 @@ mod marks;
 mod own;
 mod table;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 
+use call::Call;
 pub use call::Held;
 pub use ingress::account_of;
 pub use table::{BadProvider, Provider, Table};
@@ -27,6 +30,9 @@ use crate::http::pool::Pool;
 use crate::http::relay::AgentBody;
 use crate::keys::Keys;
 use crate::shard::Shard;
+
+/// An answer on its way.
+pub type Answering = Pin<Box<dyn Future<Output = Response<AgentBody>> + Send>>;
 
 /// Everything a call needs.
 pub struct Gateway {
@@ -45,11 +51,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Answers one request to a provider. Requests for `/-/` go elsewhere.
-    pub async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<AgentBody> {
+    /// Answers one request to a provider. Requests for `/-/` go elsewhere. Boxed, because whoever drives it moves it.
+    pub fn serve(self: Arc<Self>, request: Request<Incoming>) -> Answering {
         match ingress::understand(&self, &request) {
-            Ok(understood) => call::run(self, understood, request).await,
-            Err(refusal) => own::refusal(&refusal),
+            Ok(understood) => {
+                let (head, incoming) = request.into_parts();
+                Box::pin(call::run(Call::new(self, understood, head), incoming))
+            }
+            Err(refusal) => Box::pin(std::future::ready(own::refusal(&refusal))),
         }
     }
 }

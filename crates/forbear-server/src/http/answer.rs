@@ -64,14 +64,14 @@ impl AnswerBody {
         method: &Method,
         head: &response::Parts,
         incoming: Incoming,
-        connection: Http1,
+        connection: Box<Http1>,
         place: Arc<Place>,
     ) -> Self {
         let has_body = *method != Method::HEAD
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !incoming.is_end_stream();
         let is_framed = incoming.size_hint().exact().is_some() || head.headers.contains_key(header::TRANSFER_ENCODING);
-        let source = Source::Http1 { incoming, connection: Some(Box::new(connection)), place };
+        let source = Source::Http1 { incoming, connection: Some(connection), place };
         let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None };
         if !has_body {
             // Nobody polls a body that is empty from the start; its connection is free now.
@@ -107,7 +107,7 @@ impl AnswerBody {
             std::mem::replace(&mut self.source, Source::Ended)
             && *end == BodyEnd::Complete
         {
-            place.give_back(*connection);
+            place.give_back(connection);
         }
         if let Some(mut watcher) = self.watcher.take() {
             watcher(BodyEvent::Ended { end, bytes: self.bytes });
