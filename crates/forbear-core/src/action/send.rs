@@ -319,8 +319,8 @@ impl Coordinator {
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
-        self.doubts += 1;
         s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
+        self.doubts += 1;
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),
