@@ -65,6 +65,7 @@ impl Coordinator {
     ) -> Commands {
         let mut out = Commands::new();
         let Some(why) = self.gate.frozen().map(str::to_owned) else { return out };
+        self.doubts += 1;
         self.durable = replay(snapshot, tail);
         let (kept, lost) = self.gate.thaw(self.durable.seq);
         for live in self.live.values_mut() {

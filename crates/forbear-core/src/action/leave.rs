@@ -161,7 +161,7 @@ impl Coordinator {
         self.free_slot(now, &scope, out);
     }
 
-    pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Live, out: &mut Commands) {
+    pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Box<Live>, out: &mut Commands) {
         self.stop(now, live, Outcome::Shed, UNJOURNALED, out);
     }
 

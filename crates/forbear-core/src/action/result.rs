@@ -152,7 +152,7 @@ impl Coordinator {
     fn follow(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         attempt: AttemptNo,
         next: Verdict,
         result_seq: Option<Seq>,
@@ -233,7 +233,7 @@ impl Coordinator {
     }
 
     /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.
-    fn over(&mut self, now: Now, mut live: Live, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
+    fn over(&mut self, now: Now, mut live: Box<Live>, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
         if matches!(outcome, Outcome::Succeeded | Outcome::Rejected) {
             self.finish(now, &mut live, outcome, reason, out);
             return self.share(now, &mut live, outcome, out);

@@ -65,8 +65,8 @@ impl Call {
             head_timeout: gateway.head_timeout.min(left),
         };
         let confirm = {
-            let (shard, action, attempt) = (Arc::clone(&gateway.shard), dispatch.action, dispatch.attempt);
-            move || shard.confirm_send(action, attempt)
+            let shard = Arc::clone(&gateway.shard);
+            move || shard.confirm_send(&dispatch)
         };
         let mailbox = Arc::clone(&self.mailbox);
         let sent = tokio::select! {
@@ -180,10 +180,12 @@ impl Answered {
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
+        let target = call.head.uri.path_and_query().map_or("", |p| p.as_str());
+        let prefix = target.get(..call.understood.prefix_bytes).unwrap_or_default();
         // In place: a field that repeats keeps all its lines, and every field its turn.
         for (name, value) in &mut head.headers {
             if provider.url_fields.contains(name)
-                && let Some(ours) = location::rewritten(provider, &call.understood.prefix, name, value)
+                && let Some(ours) = location::rewritten(provider, prefix, name, value)
             {
                 *value = ours;
             }
@@ -247,7 +249,6 @@ fn watcher(
             };
             let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
             gateway.shard.ended(action, attempt, end, copy);
-            gateway.shard.hang_up(action);
         }
     })
 }
