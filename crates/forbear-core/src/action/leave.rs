@@ -53,6 +53,7 @@ impl Coordinator {
     }
 
     fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
+        self.doubts += 1;
         let Some(live) = self.live.get_mut(&action) else { return };
         match live.stage {
             Stage::Waiting { .. } => {

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use forbear_core::event::{EVENT_VERSION, Event, Fact};
-use forbear_core::ids::{Seq, TaskId};
+use forbear_core::ids::{PolicyMark, Seq, TaskId};
 use forbear_core::time::Wall;
 use forbear_store::{Batch, Options, Store};
 use rusqlite::Connection;
@@ -119,7 +119,7 @@ fn old_journal(home: &Home) {
         let seq = Seq(u64::try_from(day).expect("it is positive") + 1);
         let fact = Fact::TaskCancelled { task: TaskId::new("old"), by: "somebody".into() };
         let at = Wall(now_ms - (OLD_DAYS + 100 - day) * DAY_MS);
-        let event = Event { v: EVENT_VERSION, seq, at, action: None, prev: None, policy: "0".repeat(16), fact };
+        let event = Event { v: EVENT_VERSION, seq, at, action: None, prev: None, policy: PolicyMark::new("0000000000000000"), fact };
         opened.store.append(Batch { events: vec![event], ..Batch::default() }).expect("it is taken");
     }
     opened.store.flush_and_close().expect("it is written");
