@@ -240,8 +240,9 @@ impl World<'_> {
         }
         let index = self.scope_index(scope);
         let known = &mut self.ledger.scopes[index].until;
-        // Read back, it counts from the clock that is read now.
-        let from = if self.core.is_none() { self.now } else { at };
+        // Read back, it counts from the clock that is read now, or where that is behind from the one that wrote it.
+        let back = Now { wall: self.now.wall.max(at.wall), ..self.now };
+        let from = if self.core.is_none() { back } else { at };
         let until = to.map_or(Mono(0), |wall| from.mono_at(wall));
         if until < *known && *known > at.mono && self.core.is_some() {
             return Err(("boundary_moves_later", format!("{scope}: from {known:?} to {until:?}")));
