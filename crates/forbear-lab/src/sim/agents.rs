@@ -167,9 +167,23 @@ impl World<'_> {
         let rather_the_old = self.chance.at(Site::Cancel, nth, 0).permille(300);
         let Some(home) = self.door(rather_the_old) else { return };
         self.cover(Seen::Cancel);
-        let task = self.fixtures.tasks[task].clone();
-        self.note(|w| format!("{}cancel {task}", w.tag(home)));
-        self.tell(home, Input::CancelTask { task, by: "person".into() });
+        let name = self.fixtures.tasks[task].clone();
+        self.note(|w| format!("{}cancel {name}", w.tag(home)));
+        self.tell(home, Input::CancelTask { task: name, by: "person".into() });
+        self.stops_agents(task, nth);
+    }
+
+    /// Whoever cancels a task often stops its agents too.
+    fn stops_agents(&mut self, task: usize, nth: u64) {
+        let of_task = self.calls.iter().filter(|c| c.is_open() && self.intents[c.intent].task == task);
+        let actions: Vec<ActionId> = of_task.map(|c| c.request.action).collect();
+        for action in actions {
+            let mut rng = self.chance.at(Site::Cancel, nth, action.0 as u64 + 1);
+            if rng.permille(300) {
+                let in_ms = rng.pick(&[1, 20, 1_000]);
+                self.later(in_ms, Happening::Leaves { action });
+            }
+        }
     }
 
     /// An answer of Forbear's own reached the agent, unless it is gone.
