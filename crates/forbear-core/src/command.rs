@@ -75,6 +75,9 @@ pub struct Dispatch {
     pub give_up_at: Mono,
     /// Take a new connection: a reused one may carry another request's answer.
     pub fresh_connection: bool,
+    /// [`Coordinator::doubts`](crate::coordinator::Coordinator::doubts) at the decision: while it has not grown, the
+    /// attempt may leave without being asked about again.
+    pub doubts: u64,
 }
 
 /// What every answer says about its action.

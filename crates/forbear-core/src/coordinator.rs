@@ -13,7 +13,7 @@ use crate::command::{Command, Commands};
 use crate::durable::Durable;
 use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
 use crate::gate::Gate;
-use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
+use crate::ids::{ActionId, AttemptNo, PolicyMark, ScopeId, Seq};
 use crate::input::{Input, Settings};
 use crate::register::{Scope, WaitReason};
 use crate::time::{Mono, Now, Wall};
@@ -30,14 +30,14 @@ pub enum WakeReason {
 #[derive(Debug)]
 pub struct Coordinator {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) policy: String,
+    pub(crate) policy: PolicyMark,
     pub(crate) seed: u64,
     pub(crate) gate: Gate,
     pub(crate) durable: Durable,
     pub(crate) scopes: BTreeMap<ScopeId, Scope>,
     /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
     pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
-    pub(crate) live: BTreeMap<ActionId, Live>,
+    pub(crate) live: BTreeMap<ActionId, Box<Live>>,
     /// Calls that wait for the result of a live action.
     pub(crate) waiters: BTreeMap<ActionId, Waiter>,
     /// When each of those that wait gives up.
@@ -48,6 +48,7 @@ pub struct Coordinator {
     pub(crate) order: u64,
     pub(crate) draining: bool,
     pub(crate) store_full: bool,
+    pub(crate) doubts: u64,
     /// When idle scopes may be looked for again.
     pub(crate) next_sweep: Mono,
     /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
@@ -58,7 +59,7 @@ impl Coordinator {
     #[must_use]
     pub fn new(settings: Arc<Settings>, seed: u64, durable: Durable) -> Self {
         let mut this = Self {
-            policy: String::new(),
+            policy: PolicyMark::new(""),
             settings: Arc::clone(&settings),
             seed,
             gate: Gate::resume(durable.seq),
@@ -73,6 +74,7 @@ impl Coordinator {
             order: 0,
             draining: false,
             store_full: false,
+            doubts: 0,
             next_sweep: Mono(0),
             ahead_ms: i64::MIN,
         };
@@ -88,6 +90,9 @@ impl Coordinator {
         // A timer may be late: whoever gives up before now does so before anything else is decided.
         if !matches!(input, Input::AppendFailed { .. }) {
             self.give_up_due(now, &mut out);
+        }
+        if !leaves_attempts_alone(&input) {
+            self.doubts += 1;
         }
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
@@ -137,6 +142,13 @@ impl Coordinator {
         }
         self.hold_back(now, action, attempt, out);
         false
+    }
+
+    /// Grows with everything that may take an attempt back that was decided and has not left: a scope that closes, a task
+    /// that is cancelled, an agent that leaves. While it stands, [`Coordinator::confirm_send`] says yes.
+    #[must_use]
+    pub const fn doubts(&self) -> u64 {
+        self.doubts
     }
 
     /// Why new work is refused, if it is.
@@ -207,9 +219,22 @@ impl Coordinator {
     }
 
     fn use_settings(&mut self, settings: Arc<Settings>) {
-        self.policy = settings.digest.to_string()[..16].to_owned();
+        self.policy = PolicyMark::new(&settings.digest.to_string()[..16]);
         self.settings = settings;
     }
+}
+
+/// What only adds to what may leave, or ends what has left. A scope that an answer closes counts for itself.
+const fn leaves_attempts_alone(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::Request(_)
+            | Input::Result { .. }
+            | Input::Ended { .. }
+            | Input::Durable { .. }
+            | Input::StoreFull(_)
+            | Input::Wake
+    )
 }
 
 fn ahead_ms(now: Now) -> i64 {

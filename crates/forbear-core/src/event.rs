@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify::{Boundary, Classification, Window};
 use crate::effect::{Effect, Evidence};
-use crate::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::ids::{
+    ActionId, AttemptNo, ClassName, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
+};
 use crate::policy::Rank;
 use crate::time::Wall;
 
@@ -27,8 +29,8 @@ pub struct Event {
     /// The action's event before this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prev: Option<Seq>,
-    /// The first 8 bytes, in hex, of the digest of the policy in force (contracts included).
-    pub policy: String,
+    /// The policy in force.
+    pub policy: PolicyMark,
     pub fact: Fact,
 }
 
@@ -94,7 +96,7 @@ pub struct ActionRequested {
     pub provider: ProviderName,
     pub scope: ScopeId,
     pub route: Route,
-    pub class: String,
+    pub class: ClassName,
     pub rank: Rank,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub content_digest: Option<Digest>,
@@ -203,7 +205,7 @@ pub struct Straight {
     pub run: RunId,
     pub scope: ScopeId,
     pub route: Route,
-    pub class: String,
+    pub class: ClassName,
 }
 
 /// By what a call was known as a repeat of an action on its way.

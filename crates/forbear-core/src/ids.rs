@@ -12,16 +12,38 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct ActionId(pub u128);
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const HEX: &[u8; 16] = b"0123456789abcdef";
 const PREFIX: &str = "act_";
+
+/// An id as it is written, without a place of its own in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct ActionText([u8; 30]);
+
+impl ActionText {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl ActionId {
+    #[must_use]
+    pub fn text(self) -> ActionText {
+        let mut text = [0u8; 30];
+        let (prefix, digits) = text.split_at_mut(PREFIX.len());
+        prefix.copy_from_slice(PREFIX.as_bytes());
+        let mut rest = self.0;
+        for digit in digits.iter_mut().rev() {
+            *digit = ALPHABET[(rest & 31) as usize];
+            rest >>= 5;
+        }
+        ActionText(text)
+    }
+}
 
 impl fmt::Display for ActionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0u8; 26];
-        for (i, c) in text.iter_mut().enumerate() {
-            *c = ALPHABET[((self.0 >> (125 - 5 * i)) & 31) as usize];
-        }
-        f.write_str(PREFIX)?;
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -49,7 +71,7 @@ impl FromStr for ActionId {
 
 impl Serialize for ActionId {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        s.serialize_str(self.text().as_str())
     }
 }
 
@@ -84,6 +106,16 @@ macro_rules! name {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+        impl From<&str> for $name {
+            fn from(s: &str) -> Self {
+                Self::new(s)
+            }
+        }
+        impl From<String> for $name {
+            fn from(s: String) -> Self {
+                Self(Arc::from(s))
             }
         }
         impl std::borrow::Borrow<str> for $name {
@@ -130,6 +162,14 @@ name!(
     Route
 );
 name!(
+    /// A request class, by its name in the policy.
+    ClassName
+);
+name!(
+    /// The policy in force (contracts included): the first 8 bytes of its digest, in hex.
+    PolicyMark
+);
+name!(
     /// An idempotency key by the value that two are compared by: without a structured field's quotes.
     Key
 );
@@ -138,9 +178,19 @@ name!(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
+impl Digest {
+    fn hex(&self) -> [u8; 64] {
+        let mut text = [0u8; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        text
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        f.write_str(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }
 
@@ -152,7 +202,7 @@ impl fmt::Debug for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        s.serialize_str(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }
 

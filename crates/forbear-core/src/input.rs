@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::classify::Classification;
 use crate::effect::Evidence;
 use crate::event::KeyUsed;
-use crate::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::ids::{ActionId, AttemptNo, ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use crate::policy::{ClassRule, Limits, Rank};
 use crate::time::Wall;
 
@@ -74,7 +74,7 @@ pub struct Request {
     pub scope: ScopeId,
     pub limits: Limits,
     pub route: Route,
-    pub class: Arc<str>,
+    pub class: ClassName,
     pub rank: Rank,
     pub rule: Arc<ClassRule>,
     /// Absent for a body that is streamed once.

@@ -9,7 +9,7 @@ use crate::command::Commands;
 use crate::coordinator::{Coordinator, Write};
 use crate::durable::{Durable, OpenAction, Phase};
 use crate::effect::{Effect, Evidence};
-use crate::event::{ActionFinished, ActionResult, Event, Fact, Outcome};
+use crate::event::{ActionFinished, ActionResult, Event, Fact, Outcome, ScopeUpdated};
 use crate::ids::{ActionId, AttemptNo};
 use crate::input::Settings;
 use crate::time::Now;
@@ -25,6 +25,7 @@ impl Coordinator {
     ) -> (Self, Commands) {
         let mut this = Self::new(settings, seed, replay(snapshot, tail));
         let mut out = Commands::new();
+        this.believe_no_clock_that_was_set_back(now, &mut out);
         let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
             let until = record.retry_not_before.filter(|until| *until > now.wall)?;
             // The part of a millisecond that was cut off when it was written may have been nearly a whole one.
@@ -33,6 +34,26 @@ impl Coordinator {
         this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);
         (this, out)
+    }
+
+    /// A boundary that was written by a clock which is behind now has at most what it had then left to run. Said anew, so
+    /// that every reader of it has the same instant.
+    fn believe_no_clock_that_was_set_back(&mut self, now: Now, out: &mut Commands) {
+        let ahead = self.durable.scopes.iter().filter_map(|(scope, record)| {
+            let until = record.retry_not_before?;
+            let behind_ms = now.wall.ms_until(record.updated_at);
+            (behind_ms > 0).then(|| ScopeUpdated {
+                scope: scope.clone(),
+                retry_not_before: Some(now.wall.plus_ms(record.updated_at.ms_until(until))),
+                boundary: record.boundary.clone(),
+                windows: record.windows.clone(),
+                malformed: record.malformed.clone(),
+                reason: format!("the clock is {behind_ms} ms behind the instant at which this boundary was written"),
+            })
+        });
+        for update in ahead.collect::<Vec<_>>() {
+            self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), Write::Ahead, out);
+        }
     }
 
     /// Opens a frozen gate with the state that the journal really holds. Live actions go on.
@@ -44,6 +65,7 @@ impl Coordinator {
     ) -> Commands {
         let mut out = Commands::new();
         let Some(why) = self.gate.frozen().map(str::to_owned) else { return out };
+        self.doubts += 1;
         self.durable = replay(snapshot, tail);
         let (kept, lost) = self.gate.thaw(self.durable.seq);
         for live in self.live.values_mut() {

@@ -1,8 +1,9 @@
 //! `traceparent` (W3C Trace Context): the trace that a call belongs to, which is its run where the agent names none.
 //! Anything wrong with it, and it counts as absent, `tracestate` too.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Characters of version 00, exactly.
 const LEN: usize = 55;
 const SAMPLED: u8 = 1;
@@ -40,7 +41,7 @@ impl TraceParent {
 /// The request's trace; `None` where there is no valid one, or more than one.
 #[must_use]
 pub fn read(headers: &HeaderMap) -> Option<TraceParent> {
-    let mut lines = headers.get_all("traceparent").iter();
+    let mut lines = headers.get_all(TRACEPARENT).iter();
     let line = lines.next()?;
     if lines.next().is_some() { None } else { parse(line.as_bytes()) }
 }

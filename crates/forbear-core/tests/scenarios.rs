@@ -198,7 +198,7 @@ fn request<'a>(
             max_retries_per_minute: 10,
         },
         route: Route::new("POST /v1/things"),
-        class: Arc::from(words[3]),
+        class: words[3].into(),
         rank,
         rule: Arc::new(ClassRule {
             rank: None,

@@ -14,7 +14,9 @@ use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, Phase, TASKS_MAX, Task
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, EVENT_VERSION, Event, Fact, KeyOrigin, KeyUsed, Outcome};
 use forbear_core::identity::ENDED_MAX;
-use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use forbear_core::ids::{
+    ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
+};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
@@ -295,7 +297,15 @@ fn ended_before() -> Vec<Event> {
         for fact in [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))] {
             let seq = Seq(events.len() as u64 + 1);
             let action = Some(ActionId(u128::from(n)));
-            events.push(Event { v: EVENT_VERSION, seq, at: START, action, prev: None, policy: String::new(), fact });
+            events.push(Event {
+                v: EVENT_VERSION,
+                seq,
+                at: START,
+                action,
+                prev: None,
+                policy: PolicyMark::new(""),
+                fact,
+            });
         }
     }
     events

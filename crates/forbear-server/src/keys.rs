@@ -1,6 +1,7 @@
 //! The master key and what is derived from it: the seal of contents, the fingerprint of credentials, made idempotency
 //! keys. The key file is the owner's alone; it is made at the first start and never written anywhere else.
 
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -111,6 +112,34 @@ impl Keys {
         }
         Key::new(&format!("fb1-{}", hex(&self.idempotency.authenticate(&message)[..16])))
     }
+}
+
+/// Randomness fetched from the system at once, a page of small draws.
+const DRAWS_BYTES: usize = 1024;
+
+thread_local! {
+    /// What was fetched, and how much of it was given away: no byte is given twice.
+    static DRAWS: RefCell<([u8; DRAWS_BYTES], usize)> = const { RefCell::new(([0; DRAWS_BYTES], DRAWS_BYTES)) };
+}
+
+/// The system's randomness, for what is drawn with every call: asking the system each time costs more than the rest of
+/// understanding a request. Not for keys.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub(crate) fn random(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
+    DRAWS.with_borrow_mut(|(drawn, given)| {
+        if bytes.len() > DRAWS_BYTES {
+            return getrandom::fill(bytes);
+        }
+        if bytes.len() > DRAWS_BYTES - *given {
+            getrandom::fill(drawn)?;
+            *given = 0;
+        }
+        bytes.copy_from_slice(&drawn[*given..*given + bytes.len()]);
+        *given += bytes.len();
+        Ok(())
+    })
 }
 
 /// A nonce for one sealing.

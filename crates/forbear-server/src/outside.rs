@@ -11,6 +11,7 @@ use forbear_store::{LogId, OnDurable, Options, Reopened, Store, StoreError};
 use crate::clock::Clock;
 use crate::http::socket::{Dialler, Listener};
 use crate::journal::Journal;
+use crate::keys;
 
 /// A journal that was opened, and what it gives back.
 pub struct Opened {
@@ -80,7 +81,7 @@ impl Chance {
     pub fn action_id(&self, wall: Wall) -> Result<ActionId, getrandom::Error> {
         let mut bytes = [0u8; 16];
         match self {
-            Self::System => getrandom::fill(&mut bytes[6..])?,
+            Self::System => keys::random(&mut bytes[6..])?,
             Self::Seeded { turn, .. } => {
                 bytes[8..].copy_from_slice(&turn.fetch_add(1, Ordering::Relaxed).to_be_bytes());
             }

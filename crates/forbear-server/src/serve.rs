@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
 use crate::control::ControlToken;
-use crate::gateway::{BadProvider, Gateway, Held, Table};
+use crate::gateway::{Answering, BadProvider, Gateway, Held, Table};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
 use crate::http::pool::{Keep, Pool};
@@ -192,22 +192,19 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         let _ = drain_begins.set(ends);
         draining.drain();
         let last_word = ends - LAST_WORD_MAX.min(drain_timeout / 4);
+        // Not held: what is done sooner is over sooner, and its journal free.
+        let draining = Arc::downgrade(&draining);
         tokio::spawn(async move {
             tokio::time::sleep_until(last_word).await;
-            draining.drain_over();
+            if let Some(shard) = draining.upgrade() {
+                shard.drain_over();
+            }
         });
     };
-    let serving = listener::serve(listening, options, drain, move |request, _peer| {
+    let serving = listener::serve(listening, options, drain, move |request, _peer| -> Answering {
         let path = request.uri().path();
         let is_own = path == "/-" || path.starts_with("/-/");
-        let own = is_own.then(|| own.clone());
-        let gateway = Arc::clone(&gateway);
-        async move {
-            match own {
-                Some(own) => surface::serve(own, request).await,
-                None => gateway.serve(request).await,
-            }
-        }
+        if is_own { Box::pin(surface::serve(own.clone(), request)) } else { Arc::clone(&gateway).serve(request) }
     });
     let ended = Arc::clone(&shard);
     let listening = tokio::spawn(async move {

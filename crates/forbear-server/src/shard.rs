@@ -5,13 +5,12 @@
 //! decisions. What a command asks for is done by its call after the lock was given back. It promises that nothing under the
 //! lock waits for disk or network.
 
-#![allow(clippy::disallowed_types, reason = "the call table is only looked up by id; its order reaches nothing")]
-
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forbear_audit::seal::Sealed;
-use forbear_core::command::{Command, Commands};
+use forbear_core::command::{Command, Commands, Dispatch};
 use forbear_core::coordinator::Coordinator;
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, AttemptNo, TaskId};
@@ -39,6 +38,8 @@ const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 pub struct Shard {
     inner: Mutex<Inner>,
     store: std::sync::OnceLock<Box<dyn Journal>>,
+    /// The core's, as of the last visit: read without the lock.
+    doubts: AtomicU64,
     clock: Clock,
     /// The next wakeup moved.
     timer: Notify,
@@ -49,11 +50,11 @@ pub struct Shard {
 
 struct Inner {
     core: Coordinator,
-    calls: HashMap<ActionId, Arc<Mailbox>>,
+    calls: BTreeMap<ActionId, Arc<Mailbox>>,
     /// The answer whose end is being decided on, for those who wait for it too.
     copy: Option<Arc<AnswerCopy>>,
     /// Sealed contents of writes whose intent is being decided on.
-    contents: HashMap<ActionId, Sealed>,
+    contents: BTreeMap<ActionId, Sealed>,
     armed: Option<Mono>,
     events_since_snapshot: u64,
 }
@@ -78,13 +79,14 @@ impl Shard {
     pub fn new(core: Coordinator, clock: Clock) -> Arc<Self> {
         let inner = Inner {
             core,
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             copy: None,
-            contents: HashMap::new(),
+            contents: BTreeMap::new(),
             armed: None,
             events_since_snapshot: 0,
         };
         Arc::new(Self {
+            doubts: AtomicU64::new(inner.core.doubts()),
             inner: Mutex::new(inner),
             store: std::sync::OnceLock::new(),
             clock,
@@ -142,12 +144,13 @@ impl Shard {
         let _ = self.visit(None, input);
     }
 
-    /// The body of an answer ended. Whoever waits for the same answer gets the copy.
+    /// The body that a call relayed has ended, and with it the call. Whoever waits for the same answer gets the copy.
     pub fn ended(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd, copy: Option<Arc<AnswerCopy>>) {
         let mut inner = self.lock();
         inner.copy = copy;
         let now = self.clock.now();
         let commands = inner.core.handle(now, Input::Ended { action, attempt, end });
+        inner.calls.remove(&action);
         self.settle(&mut inner, commands, None);
         inner.copy = None;
     }
@@ -158,7 +161,12 @@ impl Shard {
     }
 
     /// Whether an attempt may still leave, asked right before its first byte.
-    pub fn confirm_send(&self, action: ActionId, attempt: AttemptNo) -> bool {
+    pub fn confirm_send(&self, dispatch: &Dispatch) -> bool {
+        // The usual case, and every visit that could say no has counted itself before it gave the lock back.
+        if self.doubts.load(Ordering::Acquire) == dispatch.doubts {
+            return true;
+        }
+        let (action, attempt) = (dispatch.action, dispatch.attempt);
         let mut inner = self.lock();
         let mut commands = Commands::new();
         let now = self.clock.now();
@@ -184,6 +192,12 @@ impl Shard {
     pub fn live_action(&self, action: ActionId) -> Option<LiveView> {
         let now = self.clock.now();
         self.lock().core.live_view(now, action)
+    }
+
+    /// Whether somebody still waits for the action's result.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.lock().core.is_heard(action)
     }
 
     #[must_use]
@@ -294,6 +308,7 @@ impl Shard {
             }
         }
         self.arm(inner);
+        self.doubts.store(inner.core.doubts(), Ordering::Release);
         mine
     }
 

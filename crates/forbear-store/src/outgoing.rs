@@ -27,6 +27,20 @@ pub struct Batch {
     pub behind: bool,
 }
 
+/// Events that are gathered into one batch where nobody waits for any of them. What the writer frees one by one was
+/// allocated by other threads, which costs both.
+const GATHERED_EVENTS_MAX: usize = 64;
+
+impl Batch {
+    /// Whether another one may as well be part of this one.
+    fn takes(&self, next: &Self, group_bytes_max: usize) -> bool {
+        let is_plain = |b: &Self| b.behind && b.contents.is_empty();
+        let fits = self.events.len() + next.events.len() <= GATHERED_EVENTS_MAX
+            && weight(self) + weight(next) <= group_bytes_max;
+        is_plain(self) && is_plain(next) && fits
+    }
+}
+
 /// Why a batch was not taken. The caller's state must not go on as if it had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
@@ -111,8 +125,8 @@ impl Outgoing {
         state.phase = Phase::Open;
     }
 
-    pub(crate) fn append(&self, batch: Batch) -> Result<(), AppendError> {
-        let weight = weight(&batch);
+    pub(crate) fn append(&self, mut batch: Batch) -> Result<(), AppendError> {
+        let mut weight = weight(&batch);
         if let Some((_, sealed)) = batch.contents.iter().find(|(_, c)| c.as_bytes().len() > CONTENT_BYTES_MAX) {
             return Err(AppendError::TooLarge { bytes: sealed.as_bytes().len() });
         }
@@ -128,9 +142,15 @@ impl Outgoing {
             let found = event.seq.0;
             if found == expected { Ok(found) } else { Err(AppendError::OutOfOrder { expected, found }) }
         })?;
+        state.urgent |= !batch.behind || state.bytes + weight >= self.behind_bytes_max;
+        match state.batches.back_mut().filter(|last| last.takes(&batch, self.group_bytes_max)) {
+            Some(last) => {
+                last.events.append(&mut batch.events);
+                weight -= size_of::<Batch>();
+            }
+            None => state.batches.push_back(batch),
+        }
         state.bytes += weight;
-        state.urgent |= !batch.behind || state.bytes >= self.behind_bytes_max;
-        state.batches.push_back(batch);
         self.wake_for(state);
         Ok(())
     }

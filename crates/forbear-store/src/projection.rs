@@ -10,7 +10,7 @@ use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, Seq};
 use forbear_core::time::Wall;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::row::Row;
@@ -126,7 +126,8 @@ pub(crate) fn apply<'a>(
             change.note(event);
         }
     }
-    changes.iter().try_for_each(|(id, change)| change.write(conn, names, *id))
+    let mut upsert = conn.prepare_cached(UPSERT)?;
+    changes.iter().try_for_each(|(id, change)| change.write(conn, &mut upsert, names, *id))
 }
 
 impl<'a> Change<'a> {
@@ -158,7 +159,13 @@ impl<'a> Change<'a> {
         }
     }
 
-    fn write(&self, conn: &Connection, names: &mut Names, id: ActionId) -> Result<(), StoreError> {
+    fn write(
+        &self,
+        conn: &Connection,
+        upsert: &mut CachedStatement<'_>,
+        names: &mut Names,
+        id: ActionId,
+    ) -> Result<(), StoreError> {
         let mut number = |text: Option<&str>| text.map(|t| names.number(conn, t)).transpose();
         let asked = self.asked.as_ref();
         let ended = self.ended.as_ref();
@@ -167,8 +174,8 @@ impl<'a> Change<'a> {
         let class = number(asked.map(|a| a.class))?;
         let outcome = number(ended.map(|e| e.outcome))?;
         let effect = number(self.effect.map(effect_name))?;
-        let own_name = id.to_string();
-        conn.prepare_cached(UPSERT)?.execute(params![
+        let own_name = id.text();
+        upsert.execute(params![
             id.0.to_be_bytes(),
             self.first_seq.cast_signed(),
             self.last_seq.cast_signed(),
@@ -176,7 +183,7 @@ impl<'a> Change<'a> {
             scope,
             route,
             class,
-            asked.map(|a| a.task).filter(|task| *task != own_name),
+            asked.map(|a| a.task).filter(|task| *task != own_name.as_str()),
             asked.filter(|a| a.run != a.task).map(|a| a.run),
             outcome,
             effect,

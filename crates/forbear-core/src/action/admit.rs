@@ -68,7 +68,7 @@ impl Coordinator {
     }
 
     /// Sends at once, waits in line, or ends here.
-    fn line_up(&mut self, now: Now, mut live: Live, out: &mut Commands) {
+    fn line_up(&mut self, now: Now, mut live: Box<Live>, out: &mut Commands) {
         self.use_limits(now, &live.request, out);
         let request = &live.request;
         let scope = self.scope_mut(now, request);
@@ -133,7 +133,7 @@ impl Coordinator {
             provider: r.provider.clone(),
             scope: r.scope.clone(),
             route: r.route.clone(),
-            class: r.class.to_string(),
+            class: r.class.clone(),
             rank: r.rank,
             content_digest: r.content_digest,
             content_bytes: r.content_bytes,
@@ -189,7 +189,7 @@ impl Coordinator {
     pub(crate) fn wait(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         due: Mono,
         expires: Mono,
         reason: WaitReason,

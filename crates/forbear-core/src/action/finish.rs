@@ -26,7 +26,7 @@ impl Coordinator {
             run: r.run.clone(),
             scope: r.scope.clone(),
             route: r.route.clone(),
-            class: r.class.to_string(),
+            class: r.class.clone(),
         });
         let finished = ActionFinished {
             outcome,
@@ -57,7 +57,7 @@ impl Coordinator {
     }
 
     /// Ends without a further attempt. What this means to the agent depends on what the attempts left behind.
-    pub(crate) fn stop(&mut self, now: Now, mut live: Live, wanted: Outcome, why: &str, out: &mut Commands) {
+    pub(crate) fn stop(&mut self, now: Now, mut live: Box<Live>, wanted: Outcome, why: &str, out: &mut Commands) {
         let attempt = AttemptNo(live.tried);
         self.give_back(now, &mut live, out);
         let writes = live.request.rank.writes();
@@ -70,7 +70,7 @@ impl Coordinator {
         self.end_with_answer(now, live, outcome, why, None, out);
     }
 
-    pub(crate) fn defer(&mut self, now: Now, mut live: Live, why: &str, seconds: u64, out: &mut Commands) {
+    pub(crate) fn defer(&mut self, now: Now, mut live: Box<Live>, why: &str, seconds: u64, out: &mut Commands) {
         self.give_back(now, &mut live, out);
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
@@ -79,7 +79,7 @@ impl Coordinator {
     pub(crate) fn leave_unknown(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         attempt: AttemptNo,
         why: &str,
         out: &mut Commands,
@@ -96,7 +96,7 @@ impl Coordinator {
     pub(crate) fn end_with_answer(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         outcome: Outcome,
         why: &str,
         retry_after_seconds: Option<u64>,

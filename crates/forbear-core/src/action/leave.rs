@@ -27,9 +27,15 @@ impl Coordinator {
 
     /// If nobody is there any more to hear of its result, it is withdrawn.
     pub(crate) fn unheard(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        if self.live.get(&action).is_some_and(|l| !l.agent_here && l.joined.is_empty()) {
+        if !self.is_heard(action) {
             self.withdraw(now, action, AGENT_LEFT, out);
         }
+    }
+
+    /// Whether somebody waits for the action's result: its own agent, or one that repeats it.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.live.get(&action).is_some_and(|l| l.agent_here || !l.joined.is_empty())
     }
 
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
@@ -47,6 +53,7 @@ impl Coordinator {
     }
 
     fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
+        self.doubts += 1;
         let Some(live) = self.live.get_mut(&action) else { return };
         match live.stage {
             Stage::Waiting { .. } => {
@@ -155,7 +162,7 @@ impl Coordinator {
         self.free_slot(now, &scope, out);
     }
 
-    pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Live, out: &mut Commands) {
+    pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Box<Live>, out: &mut Commands) {
         self.stop(now, live, Outcome::Shed, UNJOURNALED, out);
     }
 

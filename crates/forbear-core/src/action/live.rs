@@ -66,8 +66,8 @@ pub struct LastAnswer {
 }
 
 impl Live {
-    pub fn new(request: Box<Request>, came: Mono, deadline: Mono, stage: Stage) -> Self {
-        Self {
+    pub fn new(request: Box<Request>, came: Mono, deadline: Mono, stage: Stage) -> Box<Self> {
+        Box::new(Self {
             request,
             came,
             deadline,
@@ -91,7 +91,7 @@ impl Live {
             agent_here: true,
             joined: Vec::new(),
             follow_only: None,
-        }
+        })
     }
 
     /// The attempt that holds a slot.

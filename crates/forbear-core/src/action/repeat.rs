@@ -88,7 +88,7 @@ impl Coordinator {
     }
 
     /// Lets the call wait for the result of the action that it repeats.
-    pub(crate) fn join(&mut self, now: Now, live: Live, to: ActionId, how: Joined, out: &mut Commands) {
+    pub(crate) fn join(&mut self, now: Now, live: Box<Live>, to: ActionId, how: Joined, out: &mut Commands) {
         let Some(joined) = self.live.get_mut(&to) else { return };
         if joined.joined.len() >= JOINED_MAX {
             let why = "as many calls as may wait for the result of one action already do";
@@ -180,7 +180,7 @@ impl Coordinator {
     }
 
     /// The name stands for something else.
-    pub(crate) fn refuse_other_content(&mut self, now: Now, live: Live, known: ActionId, out: &mut Commands) {
+    pub(crate) fn refuse_other_content(&mut self, now: Now, live: Box<Live>, known: ActionId, out: &mut Commands) {
         let why = "its idempotency key or reference was used with other content";
         let answer = Answer {
             status: 422,
@@ -193,7 +193,7 @@ impl Coordinator {
     }
 
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
-    pub(crate) fn refuse_open(&mut self, now: Now, live: Live, open: ActionId, out: &mut Commands) {
+    pub(crate) fn refuse_open(&mut self, now: Now, live: Box<Live>, open: ActionId, out: &mut Commands) {
         let answer = Answer {
             about: open,
             sent: true,
@@ -204,7 +204,7 @@ impl Coordinator {
     }
 
     /// It was done before. The same name, or the same content of which no agent was told, does not do it again.
-    pub(crate) fn refuse_done(&mut self, now: Now, live: Live, done: ActionId, out: &mut Commands) {
+    pub(crate) fn refuse_done(&mut self, now: Now, live: Box<Live>, done: ActionId, out: &mut Commands) {
         let why = "an equal write was done; it is not done again";
         let mut answer = Answer {
             status: 422,
@@ -228,7 +228,7 @@ impl Coordinator {
         self.deny(now, live, format!("repeats {done}, which was done"), answer, out);
     }
 
-    fn deny(&mut self, now: Now, mut live: Live, why: String, answer: Answer, out: &mut Commands) {
+    fn deny(&mut self, now: Now, mut live: Box<Live>, why: String, answer: Answer, out: &mut Commands) {
         let action = live.request.action;
         self.finish(now, &mut live, Outcome::Denied, Some(why), out);
         out.push(Command::Answer { action, answer: Box::new(answer) });

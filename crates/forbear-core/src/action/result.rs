@@ -2,7 +2,7 @@
 
 use crate::action::admit::write_for;
 use crate::action::live::{LastAnswer, Live, Stage};
-use crate::action::verdict::{Situation, Verdict, verdict};
+use crate::action::verdict::{Situation, Verdict, may_have_run, verdict};
 use crate::command::{Command, Commands, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::durable::fold;
@@ -38,7 +38,10 @@ impl Coordinator {
             Verdict::Retry(_) => match report.evidence {
                 Evidence::NotSent | Evidence::Refused => live.unsent += 1,
                 Evidence::Unknown => live.unknown_resends += 1,
-                Evidence::Answered | Evidence::AnsweredPartially => {}
+                Evidence::Answered | Evidence::AnsweredPartially => {
+                    let doubt = live.last.as_ref().is_some_and(|l| may_have_run(l.status));
+                    live.unknown_resends += u32::from(doubt);
+                }
             },
             _ => {}
         }
@@ -152,7 +155,7 @@ impl Coordinator {
     fn follow(
         &mut self,
         now: Now,
-        mut live: Live,
+        mut live: Box<Live>,
         attempt: AttemptNo,
         next: Verdict,
         result_seq: Option<Seq>,
@@ -233,7 +236,7 @@ impl Coordinator {
     }
 
     /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.
-    fn over(&mut self, now: Now, mut live: Live, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
+    fn over(&mut self, now: Now, mut live: Box<Live>, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
         if matches!(outcome, Outcome::Succeeded | Outcome::Rejected) {
             self.finish(now, &mut live, outcome, reason, out);
             return self.share(now, &mut live, outcome, out);

@@ -57,7 +57,9 @@ impl Coordinator {
             attempt,
             send_not_after: live.last_instant(now.mono.plus_ms(SEND_WINDOW_MS)),
             give_up_at: live.deadline,
-            fresh_connection: live.request.rank == Rank::UncertainWrite,
+            // What was lost on a kept connection may be lost on the next one that the same server gave up.
+            fresh_connection: live.request.rank == Rank::UncertainWrite || live.unknown_resends > 0,
+            doubts: self.doubts,
         });
         if !live.recorded {
             out.push(dispatch);
@@ -155,7 +157,7 @@ impl Coordinator {
 
     /// Plans the next attempt: its instant, its reason, and whether every budget bears it. A wait that does not fit
     /// ends now instead of sleeping first.
-    pub(crate) fn plan_retry(&mut self, now: Now, mut live: Live, why: &'static str, out: &mut Commands) {
+    pub(crate) fn plan_retry(&mut self, now: Now, mut live: Box<Live>, why: &'static str, out: &mut Commands) {
         if self.gate.frozen().is_some() && must_be_durable(&live.request) {
             return self.stop_unjournaled(now, live, out);
         }
@@ -319,6 +321,7 @@ impl Coordinator {
             return;
         }
         s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
+        self.doubts += 1;
         let reason = match boundary {
             Some(b) => format!("{}: {}", c.rule, b.reading),
             None => format!("{}: uncertain_boundary", c.rule),
@@ -374,7 +377,7 @@ impl Coordinator {
         self.give_up(now, live, out);
     }
 
-    fn give_up(&mut self, now: Now, live: Live, out: &mut Commands) {
+    fn give_up(&mut self, now: Now, live: Box<Live>, out: &mut Commands) {
         let opens = self.scopes.get(&live.request.scope).map(|s| s.turn(now.mono));
         let at_opening = match opens {
             Some(Turn::At(at, _)) => at,

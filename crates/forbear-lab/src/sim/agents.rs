@@ -85,7 +85,7 @@ impl World<'_> {
             scope: self.fixtures.scopes[intent.scope].clone(),
             limits: policy.limits,
             route: self.fixtures.routes[intent.route].clone(),
-            class: Arc::clone(&self.fixtures.classes[class]),
+            class: self.fixtures.classes[class].clone(),
             rank: intent.rank,
             rule: Arc::clone(&policy.rules[class]),
             content_digest: intent.digest,

@@ -72,7 +72,7 @@ impl World<'_> {
             self.note(|w| format!("{}a{}#{} never left", w.tag(by), action.0, attempt.0));
             return self.report(by, action, attempt, Evidence::NotSent, None);
         }
-        if !self.confirms(by, action, attempt) {
+        if !self.confirms(by, dispatch) {
             self.cover(Seen::HeldBack);
             return;
         }
@@ -81,11 +81,16 @@ impl World<'_> {
         self.arrives(by, dispatch);
     }
 
-    fn confirms(&mut self, by: u32, action: ActionId, attempt: AttemptNo) -> bool {
-        let now = self.now;
+    fn confirms(&mut self, by: u32, dispatch: Dispatch) -> bool {
+        let (now, action, attempt) = (self.now, dispatch.action, dispatch.attempt);
         let Some(node) = self.node_mut(by) else { return false };
         let mut out = Vec::new();
+        let undoubted = node.core.doubts() == dispatch.doubts;
         let go = node.core.confirm_send(now, action, attempt, &mut out);
+        if undoubted && !go {
+            // The server does not ask about such an attempt.
+            self.fail("doubts_are_counted", |_| format!("a{}#{} is held back without a doubt", action.0, attempt.0));
+        }
         if !go {
             self.note(|w| format!("{}a{}#{} is held back", w.tag(by), action.0, attempt.0));
         }

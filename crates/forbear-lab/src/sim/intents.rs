@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forbear_core::event::{KeyOrigin, KeyUsed};
-use forbear_core::ids::{Digest, Key, ProviderName, Route, RunId, ScopeId, TaskId};
+use forbear_core::ids::{ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, TaskId};
 use forbear_core::policy::Rank;
 
 use super::chance::Rng;
@@ -21,7 +21,7 @@ pub(super) struct Fixtures {
     pub(super) tasks: Vec<TaskId>,
     pub(super) run: RunId,
     pub(super) routes: Vec<Route>,
-    pub(super) classes: [Arc<str>; 4],
+    pub(super) classes: [ClassName; 4],
 }
 
 impl Default for Fixtures {
@@ -32,7 +32,7 @@ impl Default for Fixtures {
             tasks: (0..TASKS_MAX).map(|n| TaskId::new(&format!("t{n}"))).collect(),
             run: RunId::new("r"),
             routes: vec![Route::new("POST /v1/a"), Route::new("POST /v1/b")],
-            classes: ["read", "inference", "idempotent_write", "uncertain_write"].map(Arc::from),
+            classes: ["read", "inference", "idempotent_write", "uncertain_write"].map(ClassName::new),
         }
     }
 }

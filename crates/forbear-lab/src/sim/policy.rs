@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use forbear_core::ids::Digest;
+use forbear_core::ids::{Digest, PolicyMark};
 use forbear_core::input::Settings;
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
 
@@ -15,7 +15,7 @@ pub(super) struct Policy {
     pub(super) rules: [Arc<ClassRule>; 4],
     pub(super) limits: Limits,
     /// What an event says that was decided under it.
-    pub(super) name: String,
+    pub(super) name: PolicyMark,
 }
 
 impl Policy {
@@ -42,7 +42,7 @@ impl Policy {
             max_concurrent_requests: if few_slots { rng.pick(&[1, 2]) } else { rng.pick(&[1, 2, 8]) },
             max_retries_per_minute: rng.pick(&[3, 10, 100]),
         };
-        let name = settings.digest.to_string()[..16].to_owned();
+        let name = PolicyMark::new(&settings.digest.to_string()[..16]);
         Self { settings: Arc::new(settings), rules, limits, name }
     }
 }

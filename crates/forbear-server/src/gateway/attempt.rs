@@ -24,6 +24,7 @@ use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
 use crate::http::relay::{self, AgentBody, Begun, FOLLOW_MAX};
 use crate::http::upstream::{self, Answer, SendError, SendOptions};
+use crate::shard::Shard;
 
 /// How much of a refusal's body is read for its meaning.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -64,15 +65,15 @@ impl Call {
             head_timeout: gateway.head_timeout.min(left),
         };
         let confirm = {
-            let (shard, action, attempt) = (Arc::clone(&gateway.shard), dispatch.action, dispatch.attempt);
-            move || shard.confirm_send(action, attempt)
+            let shard = Arc::clone(&gateway.shard);
+            move || shard.confirm_send(&dispatch)
         };
         let mailbox = Arc::clone(&self.mailbox);
         let sent = tokio::select! {
             biased;
             sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
             () = cancelled(&mailbox) => return Commands::new(),
-            () = left_for_long(self.left.as_deref()) => {
+            () = left_for_long(self.left.as_deref(), &gateway.shard, dispatch.action) => {
                 let why = format!("its agent left, and no answer came in the {} s after that", FOLLOW_MAX.as_secs());
                 let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) };
                 return self.report(dispatch.attempt, report);
@@ -161,14 +162,17 @@ async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
     }
 }
 
-/// Ready when the agent of a write has left so long ago that its answer is not waited for any more: until then the request
-/// is open at the provider, and so its slot is taken.
-async fn left_for_long(left: Option<&Notify>) {
+/// Ready when the agent of a write has left so long ago that its answer is not waited for any more, and no other call waits
+/// for it: until then the request is open at the provider, and so its slot is taken.
+async fn left_for_long(left: Option<&Notify>, shard: &Shard, action: ActionId) {
     match left {
         Some(left) => left.notified().await,
         None => std::future::pending().await,
     }
     tokio::time::sleep(FOLLOW_MAX).await;
+    while shard.is_heard(action) {
+        tokio::time::sleep(FOLLOW_MAX).await;
+    }
 }
 
 impl Answered {
@@ -176,10 +180,12 @@ impl Answered {
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
+        let target = call.head.uri.path_and_query().map_or("", |p| p.as_str());
+        let prefix = target.get(..call.understood.prefix_bytes).unwrap_or_default();
         // In place: a field that repeats keeps all its lines, and every field its turn.
         for (name, value) in &mut head.headers {
             if provider.url_fields.contains(name)
-                && let Some(ours) = location::rewritten(provider, &call.understood.prefix, name, value)
+                && let Some(ours) = location::rewritten(provider, prefix, name, value)
             {
                 *value = ours;
             }
@@ -243,7 +249,6 @@ fn watcher(
             };
             let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
             gateway.shard.ended(action, attempt, end, copy);
-            gateway.shard.hang_up(action);
         }
     })
 }

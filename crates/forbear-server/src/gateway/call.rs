@@ -14,7 +14,7 @@ use forbear_core::fingerprint;
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{Request, Response, request};
+use http::{Response, request};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, oneshot};
@@ -71,26 +71,9 @@ pub(super) struct Call {
     admitted: bool,
 }
 
-pub(super) async fn run(
-    gateway: Arc<Gateway>,
-    understood: Understood,
-    request: Request<Incoming>,
-) -> Response<AgentBody> {
-    let (head, incoming) = request.into_parts();
-    let mailbox = Arc::new(Mailbox::default());
-    let writes = understood.class.rank.writes();
-    let mut call = Call {
-        gateway,
-        understood,
-        head,
-        body: None,
-        mailbox,
-        answered: None,
-        body_error: None,
-        left: None,
-        held_bytes: 0,
-        admitted: false,
-    };
+/// The call is boxed, so that none of the futures that hold it is large.
+pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<AgentBody> {
+    let writes = call.understood.class.rank.writes();
     if call.understood.expects_continue
         && let Some(answer) = call.ask_before_reading().await
     {
@@ -148,6 +131,21 @@ impl Drop for AgentGuard {
 }
 
 impl Call {
+    pub(super) fn new(gateway: Arc<Gateway>, understood: Understood, head: request::Parts) -> Box<Self> {
+        Box::new(Self {
+            gateway,
+            understood,
+            head,
+            body: None,
+            mailbox: Arc::new(Mailbox::default()),
+            answered: None,
+            body_error: None,
+            left: None,
+            held_bytes: 0,
+            admitted: false,
+        })
+    }
+
     pub(super) fn action(&self) -> ActionId {
         self.understood.action
     }
@@ -256,7 +254,7 @@ impl Call {
             scope: u.scope.clone(),
             limits: u.provider.compiled.limits,
             route: u.route.clone(),
-            class: Arc::clone(&u.class.name),
+            class: u.class.name.clone(),
             rank: u.class.rank,
             rule: Arc::clone(&u.class.rule),
             content_digest,
@@ -298,7 +296,7 @@ impl Call {
     }
 
     /// Does what the core says until there is an answer.
-    async fn drive(mut self, first: Commands) -> Response<AgentBody> {
+    async fn drive(mut self: Box<Self>, first: Commands) -> Response<AgentBody> {
         let mut todo: VecDeque<Command> = first.into();
         loop {
             let command = match todo.pop_front() {
@@ -334,7 +332,7 @@ impl Call {
         }
     }
 
-    fn relay(mut self, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
+    fn relay(mut self: Box<Self>, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let Some(answered) = self.answered.take() else {
             // The core relays only what it was told of; without it there is nothing true to say but this.
             self.gateway.shard.note(Input::Ended {

@@ -31,6 +31,19 @@ use crate::http::{headers, target};
 const ROUTE_KEY_RETENTION_SECONDS: u64 = 24 * 3600;
 /// Longest value of a `Forbear-*` field that names something.
 const NAME_BYTES_MAX: usize = 200;
+const FORBEAR_TASK: HeaderName = HeaderName::from_static("forbear-task");
+const FORBEAR_RUN: HeaderName = HeaderName::from_static("forbear-run");
+const FORBEAR_CLASS: HeaderName = HeaderName::from_static("forbear-class");
+const FORBEAR_DEADLINE: HeaderName = HeaderName::from_static("forbear-deadline");
+const FORBEAR_GOAL: HeaderName = HeaderName::from_static("forbear-goal");
+const FORBEAR_REFERENCE: HeaderName = HeaderName::from_static("forbear-reference");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Fields by which some servers take another method than the request line's.
+const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 /// Longest `Forbear-Goal`: one line that a person reads.
 const GOAL_BYTES_MAX: usize = 500;
 
@@ -38,8 +51,8 @@ const GOAL_BYTES_MAX: usize = 500;
 pub(super) struct Understood {
     pub action: ActionId,
     pub provider: Arc<Provider>,
-    /// What stood before the provider's path: `/openai` or `/~task/openai`.
-    pub prefix: String,
+    /// Bytes of what stood before the provider's path in the target: `/openai` or `/~task/openai`.
+    pub prefix_bytes: usize,
     pub uri: Uri,
     pub task: TaskId,
     pub run: RunId,
@@ -77,7 +90,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let action = gateway.chance.action_id(now.wall).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
     // What stands before the provider's path in the target: its length is that of the target less the rest's.
     let whole = request.uri().path_and_query().map_or("", |p| p.as_str());
-    let prefix = whole[..whole.len() - rest.len()].to_owned();
+    let prefix_bytes = whole.len() - rest.len();
 
     let matched = provider.compiled.routes.lookup(request.method().as_str(), path_of(rest));
     let class = if overrides_method(fields) {
@@ -88,18 +101,18 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     };
     let class = class.map_or_else(|| class_of(gateway, &matched, fields), Ok)?;
     let scope = scope_of(gateway, provider, fields);
-    let named_task = field(fields, "forbear-task")?.or(task);
+    let named_task = field(fields, &FORBEAR_TASK)?.or(task);
     let task = match named_task {
         Some(task) => TaskId::new(task),
-        None => TaskId::new(&action.to_string()),
+        None => TaskId::new(action.text().as_str()),
     };
-    let run = match field(fields, "forbear-run")? {
+    let run = match field(fields, &FORBEAR_RUN)? {
         Some(run) => RunId::new(run),
         None => traceparent::read(fields).map_or_else(|| RunId(Arc::clone(&task.0)), |t| RunId::new(&t.trace_id_hex())),
     };
-    let reference = field(fields, "forbear-reference")?.map(Arc::from);
+    let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
-    let goal = long_field(fields, "forbear-goal", GOAL_BYTES_MAX)?.map(Arc::from);
+    let goal = long_field(fields, &FORBEAR_GOAL, GOAL_BYTES_MAX)?.map(Arc::from);
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
     let (key, key_field) = key(&asked, action, &scope, named_task, reference.as_deref())?;
@@ -112,7 +125,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
-        prefix,
+        prefix_bytes,
         uri,
         task,
         run,
@@ -133,9 +146,8 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     })
 }
 
-/// Fields by which some servers take another method than the request line's.
 fn overrides_method(fields: &HeaderMap) -> bool {
-    ["x-http-method-override", "x-http-method", "x-method-override"].iter().any(|name| fields.contains_key(*name))
+    METHOD_OVERRIDES.iter().any(|name| fields.contains_key(name))
 }
 
 /// The secret of a credential, however it is spelled: one key is one account. The scheme is left out, and of `Basic` the
@@ -168,7 +180,7 @@ fn unknown_provider(gateway: &Gateway, name: &str) -> Refusal {
 
 /// The route's class, or the stricter one that the agent asks for.
 fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Result<Class, Refusal> {
-    let asked = field(fields, "forbear-class")?;
+    let asked = field(fields, &FORBEAR_CLASS)?;
     if let Some(name) = asked
         && gateway.table.class(name).is_none()
     {
@@ -200,7 +212,7 @@ pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Opti
 /// RFC 3339, or a duration from now; within what the class allows.
 fn deadline(fields: &HeaderMap, now: Now, class_seconds: u64) -> Result<Wall, Refusal> {
     let most = now.wall.plus_ms(class_seconds.saturating_mul(1_000));
-    let Some(text) = field(fields, "forbear-deadline")? else { return Ok(most) };
+    let Some(text) = field(fields, &FORBEAR_DEADLINE)? else { return Ok(most) };
     let asked = if let Ok(at) = text.parse::<jiff::Timestamp>() {
         Wall(at.as_millisecond())
     } else if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
@@ -236,8 +248,13 @@ fn key(
     let contract = asked.provider.compiled.contract.idempotency.as_ref();
     let by_contract = contract.filter(|i| i.methods.iter().any(|m| m == asked.method));
     let by_route = asked.matched.idempotency_header;
-    let header = by_route.or(by_contract.map(|i| i.header.as_str())).unwrap_or("idempotency-key");
-    let Ok(name) = header.parse::<HeaderName>() else { return Ok((None, None)) };
+    let name = match by_route.or(by_contract.map(|i| i.header.as_str())) {
+        None => IDEMPOTENCY_KEY,
+        Some(header) => match header.parse() {
+            Ok(name) => name,
+            Err(_) => return Ok((None, None)),
+        },
+    };
     let retention_seconds = match (by_contract, by_route) {
         (Some(i), _) => Some(i.retention_seconds),
         (None, Some(_)) => Some(ROUTE_KEY_RETENTION_SECONDS),
@@ -248,7 +265,7 @@ fn key(
         KeyReading::Absent => None,
         KeyReading::Key(key) => Some(key),
         KeyReading::Malformed(why) if asked.class.rank.writes() => {
-            return Err(bad_field(header, why.words()));
+            return Err(bad_field(name.as_str(), why.words()));
         }
         KeyReading::Malformed(_) => None,
     };
@@ -269,19 +286,19 @@ fn key(
     Ok((Some(used(key, origin)), field))
 }
 
-fn field<'h>(fields: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Refusal> {
+fn field<'h>(fields: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
     long_field(fields, name, NAME_BYTES_MAX)
 }
 
-fn long_field<'h>(fields: &'h HeaderMap, name: &'static str, bytes_max: usize) -> Result<Option<&'h str>, Refusal> {
+fn long_field<'h>(fields: &'h HeaderMap, name: &HeaderName, bytes_max: usize) -> Result<Option<&'h str>, Refusal> {
     let mut values = fields.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(bad_field(name, "send it once"));
+        return Err(bad_field(name.as_str(), "send it once"));
     }
-    let text = value.to_str().map(str::trim).map_err(|_| bad_field(name, "use visible ASCII only"))?;
+    let text = value.to_str().map(str::trim).map_err(|_| bad_field(name.as_str(), "use visible ASCII only"))?;
     if text.is_empty() || text.len() > bytes_max {
-        return Err(bad_field(name, format!("1 to {bytes_max} characters")));
+        return Err(bad_field(name.as_str(), format!("1 to {bytes_max} characters")));
     }
     Ok(Some(text))
 }

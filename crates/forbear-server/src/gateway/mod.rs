@@ -13,12 +13,15 @@ mod marks;
 mod own;
 mod table;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 
+use call::Call;
 pub use call::Held;
 pub use copy::AnswerCopy;
 pub use ingress::account_of;
@@ -30,6 +33,9 @@ use crate::http::relay::AgentBody;
 use crate::keys::Keys;
 use crate::outside::Chance;
 use crate::shard::Shard;
+
+/// An answer on its way.
+pub type Answering = Pin<Box<dyn Future<Output = Response<AgentBody>> + Send>>;
 
 /// Everything a call needs.
 pub struct Gateway {
@@ -49,11 +55,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Answers one request to a provider. Requests for `/-/` go elsewhere.
-    pub async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<AgentBody> {
+    /// Answers one request to a provider. Requests for `/-/` go elsewhere. Boxed, because whoever drives it moves it.
+    pub fn serve(self: Arc<Self>, request: Request<Incoming>) -> Answering {
         match ingress::understand(&self, &request) {
-            Ok(understood) => call::run(self, understood, request).await,
-            Err(refusal) => own::refusal(&refusal),
+            Ok(understood) => {
+                let (head, incoming) = request.into_parts();
+                Box::pin(call::run(Call::new(self, understood, head), incoming))
+            }
+            Err(refusal) => Box::pin(std::future::ready(own::refusal(&refusal))),
         }
     }
 }

@@ -143,12 +143,22 @@ fn problem_response(problem: &Problem, shape: ErrorShape) -> Response<AgentBody>
 
 /// What every answer says of its action.
 pub(super) fn stamp(fields: &mut HeaderMap, action: ActionId, stamp: &Stamp) {
-    if let Ok(id) = HeaderValue::from_str(&action.to_string()) {
+    fields.reserve(4);
+    if let Ok(id) = HeaderValue::from_str(action.text().as_str()) {
         fields.insert(FORBEAR_ACTION, id);
     }
-    fields.insert(FORBEAR_ATTEMPTS, HeaderValue::from(stamp.attempts));
-    fields.insert(FORBEAR_WAITED_MS, HeaderValue::from(stamp.waited_ms));
+    fields.insert(FORBEAR_ATTEMPTS, number(stamp.attempts.into()));
+    fields.insert(FORBEAR_WAITED_MS, number(stamp.waited_ms));
     fields.insert(FORBEAR_OUTCOME, HeaderValue::from_static(stamp.outcome.as_str()));
+}
+
+/// The usual ones take no place in memory.
+fn number(value: u64) -> HeaderValue {
+    match value {
+        0 => HeaderValue::from_static("0"),
+        1 => HeaderValue::from_static("1"),
+        value => HeaderValue::from(value),
+    }
 }
 
 /// One owner of retries: the provider's clients are told not to.

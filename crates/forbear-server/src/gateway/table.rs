@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forbear_core::ids::ClassName;
 use forbear_core::policy::{ClassRule, Compiled, CompiledProvider, Rank};
 use http::{HeaderName, HeaderValue};
 
@@ -11,7 +12,7 @@ use crate::http::origin::{Origin, OriginError};
 /// A request class, shared by all requests of it.
 #[derive(Debug, Clone)]
 pub struct Class {
-    pub name: Arc<str>,
+    pub name: ClassName,
     pub rank: Rank,
     pub rule: Arc<ClassRule>,
 }

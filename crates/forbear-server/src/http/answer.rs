@@ -78,7 +78,7 @@ impl AnswerBody {
         method: &Method,
         head: &response::Parts,
         incoming: Incoming,
-        connection: Http1,
+        connection: Box<Http1>,
         place: Arc<Place>,
     ) -> Self {
         let has_body = *method != Method::HEAD
@@ -88,7 +88,7 @@ impl AnswerBody {
         // A server that gave up on an idle connection may say so just when a request comes, and answer that one after all:
         // the late answer would be taken for the next request's.
         let place = (head.status != StatusCode::REQUEST_TIMEOUT).then_some(place);
-        let source = Source::Http1 { incoming, connection: Some(Box::new(connection)), place };
+        let source = Source::Http1 { incoming, connection: Some(connection), place };
         let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None };
         if !has_body {
             // Nobody polls a body that is empty from the start; its connection is free now.
@@ -131,7 +131,7 @@ impl AnswerBody {
             std::mem::replace(&mut self.source, Source::Ended)
             && *end == BodyEnd::Complete
         {
-            place.give_back(*connection);
+            place.give_back(connection);
         }
         if let Some(mut watcher) = self.watcher.take() {
             watcher(BodyEvent::Ended { end, bytes: self.bytes });

@@ -30,6 +30,12 @@ pub struct BodyLimits {
     pub silence_max: Duration,
 }
 
+/// Most calls have no body.
+const SHA256_OF_NOTHING: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
+    0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
 /// How the agent delimited the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -167,6 +173,9 @@ impl Replay {
     /// A body from bytes at hand.
     #[must_use]
     pub fn new(chunks: Vec<Bytes>, trailers: Option<HeaderMap>, framing: Framing) -> Self {
+        if chunks.is_empty() {
+            return Self { chunks, trailers, framing, bytes: 0, sha256: SHA256_OF_NOTHING };
+        }
         let mut hasher = Sha256::new();
         let mut bytes = 0;
         for chunk in &chunks {
@@ -374,6 +383,8 @@ mod tests {
             assert_eq!(got.to_bytes(), "abc");
         }
         assert_eq!(body.sha256()[..4], [0xba, 0x78, 0x16, 0xbf]);
+        let hashed: [u8; 32] = Sha256::digest([]).into();
+        assert_eq!(Replay::new(Vec::new(), None, Framing::None).sha256(), hashed);
     }
 
     #[test]

@@ -6,12 +6,13 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::{Framing, UpstreamBody};
 use super::dial::{Counts, Dialed, Transport};
@@ -29,6 +30,8 @@ pub(super) struct Http1 {
     counts: Counts,
     opened_at: Instant,
     idle_since: Instant,
+    /// The end of the time for a head. One for all exchanges: putting it off is cheap, making it is not.
+    head_until: Pin<Box<Sleep>>,
     _permit: OpenPermit,
 }
 
@@ -37,6 +40,8 @@ pub(super) enum ExchangeError {
     /// The connection gave the request back: it never left.
     Returned(Box<Request<UpstreamBody>>, hyper::Error),
     Failed(hyper::Error),
+    /// None came in time.
+    NoHead,
 }
 
 impl Http1 {
@@ -54,6 +59,7 @@ impl Http1 {
             counts: dialed.counts,
             opened_at: now,
             idle_since: now,
+            head_until: Box::pin(sleep_until(now)),
             _permit: permit,
         })
     }
@@ -95,23 +101,26 @@ impl Http1 {
     pub(super) async fn exchange(
         &mut self,
         request: Request<UpstreamBody>,
+        head_timeout: Duration,
     ) -> Result<Response<Incoming>, ExchangeError> {
-        let mut reply = pin!(self.sender.try_send_request(request));
-        let mut connection = self.connection.take();
-        let outcome = std::future::poll_fn(|cx| {
+        let Self { sender, connection, head_until, .. } = self;
+        let mut reply = pin!(sender.try_send_request(request));
+        head_until.as_mut().reset(Instant::now() + head_timeout);
+        std::future::poll_fn(|cx| {
             if let Some(running) = connection.as_mut()
                 && Pin::new(running).poll(cx).is_ready()
             {
-                connection = None;
+                *connection = None;
             }
-            reply.as_mut().poll(cx)
+            if let Poll::Ready(outcome) = reply.as_mut().poll(cx) {
+                return Poll::Ready(outcome.map_err(|mut e| match e.take_message() {
+                    Some(request) => ExchangeError::Returned(Box::new(request), e.into_error()),
+                    None => ExchangeError::Failed(e.into_error()),
+                }));
+            }
+            head_until.as_mut().poll(cx).map(|()| Err(ExchangeError::NoHead))
         })
-        .await;
-        self.connection = connection;
-        outcome.map_err(|mut e| match e.take_message() {
-            Some(request) => ExchangeError::Returned(Box::new(request), e.into_error()),
-            None => ExchangeError::Failed(e.into_error()),
-        })
+        .await
     }
 }
 

@@ -22,6 +22,7 @@ pub mod origin;
 pub mod pipe;
 pub mod pool;
 pub mod relay;
+mod room;
 pub mod serve;
 pub mod socket;
 pub mod target;

@@ -63,7 +63,9 @@ struct Inner {
 /// What is kept for one origin.
 pub(super) struct Place {
     keep: Keep,
-    idle: Mutex<Vec<Http1>>,
+    /// Boxed, because each is moved with every call it serves.
+    #[allow(clippy::vec_box, reason = "they go from box to box; unboxing would move and allocate each time")]
+    idle: Mutex<Vec<Box<Http1>>>,
     shared: Mutex<Vec<Http2>>,
     /// Set by the first connection that negotiated: parallel dials to such a peer would each bring a whole connection.
     is_http2: AtomicBool,
@@ -182,13 +184,13 @@ impl Place {
         loop {
             let mut http1 = locked(&self.idle).pop()?;
             if self.is_young(&http1, now) && http1.is_usable() {
-                return Some(Taken::Http1(Box::new(http1)));
+                return Some(Taken::Http1(http1));
             }
         }
     }
 
     /// Keeps a connection whose answer has been read to its end.
-    pub(super) fn give_back(&self, mut http1: Http1) {
+    pub(super) fn give_back(&self, mut http1: Box<Http1>) {
         let now = Instant::now();
         if now.duration_since(http1.opened_at()) >= self.keep.age || !http1.is_usable() {
             return;

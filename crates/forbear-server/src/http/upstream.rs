@@ -86,14 +86,15 @@ pub async fn send(
     loop {
         let (connection, reused) = match taken.take() {
             Some(taken) => taken,
-            None => match pool.dial(origin, &place, options.connect_timeout, fresh).await {
+            // Boxed: dialling is rare, and its state larger than all the rest.
+            None => match Box::pin(pool.dial(origin, &place, options.connect_timeout, fresh)).await {
                 Ok(dialed) => dialed,
                 Err(DialError { stage, what }) => return Err(SendError::not_sent(stage, what, request)),
             },
         };
         if Instant::now() > options.not_after {
             if let Taken::Http1(http1) = connection {
-                place.give_back(*http1);
+                place.give_back(http1);
             }
             let what = "the time to send had passed before the first byte";
             return Err(SendError::not_sent(Stage::Connect, what.into(), request));
@@ -101,7 +102,7 @@ pub async fn send(
         // The decision may be old by now: it waited in a mailbox, or dialling took its time.
         if !confirm() {
             if let Taken::Http1(http1) = connection {
-                place.give_back(*http1);
+                place.give_back(http1);
             }
             let what = "its scope closed before the first byte";
             return Err(SendError { held_back: true, ..SendError::not_sent(Stage::Connect, what.into(), request) });
@@ -111,29 +112,30 @@ pub async fn send(
                 http1::prepare(&mut request);
                 let mark = connection.counts().mark();
                 let method = request.method().clone();
-                let exchange = connection.exchange(*request);
-                match timeout(options.head_timeout, exchange).await {
-                    Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                match connection.exchange(*request, options.head_timeout).await {
+                    Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                         let what = "the provider switched protocols without being asked";
                         return Err(SendError::new(Evidence::Unknown, Stage::AwaitHead, what.into()));
                     }
-                    Ok(Ok(response)) => {
+                    Ok(response) => {
                         let (head, incoming) = response.into_parts();
-                        let body = AnswerBody::http1(&method, &head, incoming, *connection, place);
+                        let body = AnswerBody::http1(&method, &head, incoming, connection, place);
                         return Ok(Answer { head, body, reused, protocol: Version::HTTP_11 });
                     }
-                    Ok(Err(ExchangeError::Returned(returned, _))) if reused => {
+                    Err(ExchangeError::Returned(returned, _)) if reused => {
                         request = returned;
                         fresh = true;
                     }
-                    Ok(Err(ExchangeError::Returned(returned, e))) => {
+                    Err(ExchangeError::Returned(returned, e)) => {
                         let what = format!("the new connection ended before the request was written: {e}");
                         return Err(SendError::not_sent(Stage::Send, what, returned));
                     }
-                    Ok(Err(ExchangeError::Failed(e))) => {
+                    Err(ExchangeError::Failed(e)) => {
                         return Err(SendError::of_http1(&e, connection.counts().nothing_since(mark)));
                     }
-                    Err(_) => return Err(SendError::no_head(connection.counts().nothing_since(mark))),
+                    Err(ExchangeError::NoHead) => {
+                        return Err(SendError::no_head(connection.counts().nothing_since(mark)));
+                    }
                 }
             }
             Taken::Http2(mut connection, slot) => {

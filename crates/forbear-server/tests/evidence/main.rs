@@ -21,6 +21,7 @@ mod leaver;
 mod leaving;
 mod peer;
 mod reuse;
+mod room;
 mod stopping;
 mod table;
 mod tls;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 /// What came in.
@@ -58,6 +58,8 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) counts: Arc<Counts>,
     pub(crate) head_was_read: Arc<Semaphore>,
+    /// A port that is taken, so that nobody else gets it, and not listened on.
+    _reserved: Option<TcpSocket>,
 }
 
 impl Peer {
@@ -65,7 +67,8 @@ impl Peer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (counts, head_was_read) = (Arc::<Counts>::default(), Arc::new(Semaphore::new(0)));
-        let peer = Self { address, counts: Arc::clone(&counts), head_was_read: Arc::clone(&head_was_read) };
+        let peer =
+            Self { address, counts: Arc::clone(&counts), head_was_read: Arc::clone(&head_was_read), _reserved: None };
         tokio::spawn(async move {
             while let Ok((io, _)) = listener.accept().await {
                 let n = counts.connections.fetch_add(1, Ordering::SeqCst);
@@ -78,9 +81,11 @@ impl Peer {
 
     /// An address at which nobody listens.
     pub(crate) fn nobody() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        Self { address, counts: Arc::default(), head_was_read: Arc::new(Semaphore::new(0)) }
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let head_was_read = Arc::new(Semaphore::new(0));
+        Self { address, counts: Arc::default(), head_was_read, _reserved: Some(socket) }
     }
 }
 

@@ -103,6 +103,8 @@ async fn ask(world: &World, network: &Network, n: usize, index: usize) -> End {
     };
     let slack_ms = slack_ms(world) + world.now_ms() - now;
     world.lock().answered(n, &head, &problem, slack_ms);
+    let relayed = problem.is_null();
+    world.lock().read(n, relayed, body.as_deref());
     if body.is_some() && peer.fill().await {
         world.fail("one_answer", format!("c{n}: something comes after its answer: {:?}", peer.read));
     }
@@ -176,7 +178,8 @@ fn next(world: &World, n: usize, index: usize, end: End) -> Next {
             Next::Rests
         }
         End::Left => {
-            state.books.calls[n].gone = true;
+            let now_ms = state.now_ms();
+            (state.books.calls[n].gone, state.books.calls[n].gone_at_ms) = (true, Some(now_ms));
             state.note(&format!("agent: c{n} leaves"));
             drop(state);
             if calls >= CALLS_MAX || !world.agents(|d| d.permille(500)) {

@@ -75,6 +75,7 @@ pub(crate) async fn say(peer: &mut Peer, world: &World, arrival: &Arrival, said:
     if !send(peer, &head).await {
         return false;
     }
+    world.lock().books.calls[n].cut = false;
     if by_head {
         learn(world, arrival, &said);
     }
@@ -87,6 +88,7 @@ pub(crate) async fn say(peer: &mut Peer, world: &World, arrival: &Arrival, said:
             let is_read = world.wires(|d| d.permille(700)) && pause(peer, 1).await;
             by_head |= !is_read;
             world.note(format!("wire: the answer to c{n} is cut, read {is_read}"));
+            world.lock().books.calls[n].cut = true;
             going = false;
             break;
         }

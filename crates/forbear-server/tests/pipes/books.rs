@@ -29,6 +29,7 @@ pub(crate) struct Call {
     pub(crate) deadline_ms: u64,
     /// The agent hung up, or its process or server was killed.
     pub(crate) gone: bool,
+    pub(crate) gone_at_ms: Option<u64>,
     pub(crate) answers: u32,
     /// What Forbear told its agent of the effect.
     pub(crate) told: Option<Effect>,
@@ -36,6 +37,8 @@ pub(crate) struct Call {
     pub(crate) arrivals: u32,
     pub(crate) heads: u32,
     pub(crate) effects: u32,
+    /// The last answer was cut.
+    pub(crate) cut: bool,
     /// An attempt left whose fate is open.
     pub(crate) unknown: bool,
     /// The last attempt that arrived was not answered.
@@ -67,6 +70,8 @@ pub(crate) struct Books {
     pub(crate) calls: Vec<Call>,
     pub(crate) scopes: [Scope; SCOPES_MAX as usize],
     pub(crate) cancelled_at_ms: [Option<u64>; TASKS_MAX],
+    /// By the disk; a cancel that is not on it dies with its process.
+    pub(crate) cancels_kept: [bool; TASKS_MAX],
     names: BTreeMap<ActionId, usize>,
     scope_names: BTreeMap<ScopeId, usize>,
 }
@@ -84,6 +89,7 @@ impl Books {
             calls: Vec::new(),
             scopes: Default::default(),
             cancelled_at_ms: Default::default(),
+            cancels_kept: Default::default(),
             names: BTreeMap::new(),
             scope_names: BTreeMap::new(),
         }
@@ -121,6 +127,11 @@ impl Books {
             && let Some(scope) = self.scope_names.get(&update.scope)
         {
             self.scopes[*scope].durable_until = update.retry_not_before;
+        }
+        if let Fact::TaskCancelled { task, .. } = &event.fact
+            && let Some(kept) = task.as_str().strip_prefix('t').and_then(|t| t.parse::<usize>().ok())
+        {
+            self.cancels_kept[kept] = true;
         }
         let Some(n) = event.action.and_then(|a| self.call_of(a)) else { return };
         let scope = self.intent_of(n).intent.scope;

@@ -8,6 +8,11 @@ use forbear_core::policy::Rank;
 use crate::http::Head;
 use crate::world::{State, wall_at};
 
+/// An agent that leaves behind bytes nobody wants yet is seen so much later.
+const SEEN_LEAVING_MS: u64 = 1_000;
+/// How long a cancelled read may go on.
+const CUT_MS: u64 = 1_000;
+
 /// A call that has come to the provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
@@ -65,6 +70,14 @@ impl State {
         }
         if self.books.cancelled_at_ms[task].is_some_and(|at| at < first_ms) {
             self.fail("cancelled_never_wakes", &format!("c{n} left at {first_ms} after t{task} was cancelled"));
+        }
+        let call = &self.books.calls[n];
+        if first_ms > call.deadline_ms {
+            self.fail("no_one_starves", &format!("c{n} leaves at {first_ms}, after its deadline"));
+        }
+        let call = &self.books.calls[n];
+        if call.arrivals == 0 && call.gone_at_ms.is_some_and(|at| first_ms > at + SEEN_LEAVING_MS) {
+            self.fail("who_left_is_not_sent", &format!("c{n} first leaves at {first_ms}, its agent long gone"));
         }
         let retry_at = self.books.calls[n].retry_at.take();
         if let Some(at) = retry_at
@@ -134,6 +147,13 @@ impl State {
         if let Some(at) = on_wire.iter().position(|n| *n == arrival.call) {
             on_wire.remove(at);
         }
+        let (now_ms, standing) = (self.now_ms(), self.books.intent_of(arrival.call));
+        let cancelled = self.books.cancelled_at_ms[standing.intent.task];
+        let late = cancelled.is_some_and(|at| now_ms > at + CUT_MS);
+        if late && !standing.intent.rank.writes() {
+            let n = arrival.call;
+            self.fail("cancelled_is_cut", &format!("c{n} goes on though its task was cancelled"));
+        }
     }
 
     /// Invariant 2, when an effect happens.
@@ -152,9 +172,14 @@ impl State {
     }
 
     /// What can be seen in the journal's order.
-    pub(crate) fn check_event(&mut self, event: &Event) {
+    pub(crate) fn check_event(&mut self, event: &Event, with_content: Option<bool>) {
         let Some(n) = event.action.and_then(|a| self.books.call_of(a)) else { return };
+        let intent = &self.books.intent_of(n).intent;
+        let kept = intent.rank.writes() && !intent.streamed_once;
         match &event.fact {
+            Fact::ActionRequested(_) if with_content.is_some_and(|with| with != kept) => {
+                self.fail("content_is_kept", &format!("c{n}: with its intent {with_content:?}"));
+            }
             Fact::RetryScheduled { scheduled_retry_at, retry_not_before, reason, .. } => {
                 self.books.calls[n].retry_at = Some(*scheduled_retry_at);
                 if reason.is_empty() || retry_not_before.is_some_and(|b| *scheduled_retry_at < b) {
@@ -165,6 +190,9 @@ impl State {
             Fact::ActionFinished(end) => {
                 let said = end.waited_for.as_ref().is_none_or(|w| !w.reason.is_empty());
                 let ours = end.outcome.as_str();
+                if intent.rank.writes() && end.outcome.is_terminal() && end.effect == Effect::Unknown {
+                    self.fail("unknown_is_looked_up", &format!("c{n}: ends as {ours} with an unknown effect"));
+                }
                 if !said || (!matches!(ours, "succeeded" | "rejected") && end.reason.is_none()) {
                     self.fail("waits_are_said", &format!("c{n}: ends as {ours} without a reason"));
                 }
@@ -209,6 +237,19 @@ impl State {
             Some("not_applied") => Some(Effect::NotApplied),
             _ => None,
         };
+    }
+
+    /// The agent has the body, or as much of it as came.
+    pub(crate) fn read(&mut self, n: usize, relayed: bool, body: Option<&[u8]>) {
+        let Some(body) = body.filter(|_| relayed) else { return };
+        if self.books.calls[n].cut {
+            self.fail("cuts_are_seen", &format!("c{n}: its answer was cut, and came as a whole one"));
+        }
+        let said = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+        let of = said["call"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(n);
+        if self.books.calls[of].intent != self.books.calls[n].intent {
+            self.fail("answers_are_ones_own", &format!("c{n} gets the answer to c{of}"));
+        }
     }
 
     /// Nothing is left to happen.

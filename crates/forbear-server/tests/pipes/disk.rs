@@ -43,9 +43,11 @@ struct Inner {
     durable: u64,
     told: u64,
     failed: bool,
-    /// The process is gone.
+    /// The process is gone, or has closed it.
     dead: bool,
     full: bool,
+    /// The next batch is what a thaw says again.
+    thawed: bool,
     reopen_fails: u64,
 }
 
@@ -96,13 +98,7 @@ impl Disk {
         loop {
             self.due.notified().await;
             loop {
-                let (many, behind) = {
-                    let inner = self.lock();
-                    (inner.pending.len(), inner.pending.iter().all(|b| b.behind))
-                };
-                if many == 0 || self.lock().failed {
-                    break;
-                }
+                let Some((many, behind)) = self.waiting() else { break };
                 let moment = self.world.flush_moment();
                 // sleep: the flush of a disk under a paused clock
                 sleep(Duration::from_millis(moment.flush_ms + if behind { BEHIND_MS } else { 0 })).await;
@@ -121,6 +117,13 @@ impl Disk {
                 self.acknowledge();
             }
         }
+    }
+
+    /// How many batches wait to be written, and whether nobody waits for them.
+    fn waiting(&self) -> Option<(usize, bool)> {
+        let inner = self.lock();
+        let goes = !inner.pending.is_empty() && !inner.failed && !inner.dead;
+        goes.then(|| (inner.pending.len(), inner.pending.iter().all(|b| b.behind)))
     }
 
     fn acknowledge(&self) {
@@ -156,6 +159,9 @@ impl Disk {
     fn commit(&self, many: usize) {
         let mut events: Vec<Event> = Vec::new();
         let mut inner = self.lock();
+        if inner.dead {
+            return;
+        }
         for _ in 0..many.min(inner.pending.len()) {
             let mut batch = inner.pending.pop_front().expect("it was counted");
             batch.behind = false;
@@ -209,8 +215,11 @@ impl Journal for Gate {
         if inner.failed || inner.dead {
             return Err(AppendError::Stopped);
         }
+        let thawed = std::mem::take(&mut inner.thawed);
         for event in &batch.events {
-            self.0.world.appended(event);
+            let with_content = batch.contents.iter().any(|(action, _)| Some(*action) == event.action);
+            // What a thaw says again never left, and needs none.
+            self.0.world.appended(event, (!thawed).then_some(with_content));
         }
         inner.pending.push_back(batch);
         self.0.due.notify_one();
@@ -248,6 +257,7 @@ impl Journal for Gate {
         let forbear_store::Opened { store, snapshot, tail, last_seq, .. } = Store::open(options, telling(tell))?;
         (inner.store, inner.reached) = (Some(store), Some(reached));
         (inner.durable, inner.told, inner.failed) = (last_seq.0, last_seq.0, false);
+        inner.thawed = true;
         self.0.world.note(format!("disk: open again after event {}", last_seq.0));
         Ok(Reopened { snapshot, tail, last_seq })
     }
@@ -259,6 +269,7 @@ impl Journal for Gate {
     fn flush_and_close(&self) -> Result<Seq, StoreError> {
         let mut inner = self.whole()?;
         let store = inner.store.take().ok_or_else(stopped)?;
+        inner.dead = true;
         store.flush_and_close()
     }
 

@@ -2,7 +2,8 @@
 //! evidence, its mailboxes and the real store, against agents, a provider, wires and a disk that follow a plan drawn from a
 //! seed. Hours of waiting pass in milliseconds, and a seed gives the same run to the last line.
 //!
-//! `FORBEAR_TEST_SEED=n` runs that seed alone and prints its trace; `FORBEAR_TEST_LONG=1` runs many more.
+//! `FORBEAR_TEST_SEED=n` runs that seed alone and prints its trace; `FORBEAR_TEST_LONG=1` runs many more,
+//! `FORBEAR_TEST_SEEDS=n` so many.
 
 mod agent;
 mod answers;
@@ -33,7 +34,8 @@ fn no_schedule_breaks_a_promise() {
     }
     let long = std::env::var_os("FORBEAR_TEST_LONG").is_some();
     let (mut arrivals, mut virtual_ms, mut broken) = (0, 0, Vec::new());
-    let seeds = if long { SEEDS_LONG } else { SEEDS };
+    let many = std::env::var("FORBEAR_TEST_SEEDS").ok().and_then(|s| s.parse().ok());
+    let seeds = many.unwrap_or(if long { SEEDS_LONG } else { SEEDS });
     for seed in 1..=seeds {
         let shown = run(seed);
         arrivals += shown.arrivals;

@@ -122,6 +122,7 @@ async fn exchange(peer: &mut Peer, world: &World, head: &Head, arrival: &Arrival
             return Kept::Ended;
         }
         let said = answers::Said::moved();
+        world.lock().books.calls[n].cut = false;
         learn(world, arrival, &said);
         let _ = peer.pipe.write_all(moved.as_bytes()).await;
         return Kept::Yes;

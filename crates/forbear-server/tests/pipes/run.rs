@@ -2,6 +2,7 @@
 //! the plan says, and asked at the end whether anything is left.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -36,8 +37,32 @@ pub(crate) struct Shown {
     pub(crate) virtual_ms: u64,
 }
 
+/// What a flush costs is drawn here; the disk below need not take its own time.
+fn memory() -> std::io::Result<&'static Path> {
+    let shm = Path::new("/dev/shm");
+    shm.metadata().map(|_| shm)
+}
+
+/// Runs one seed. A panic is a broken promise like others.
 pub(crate) fn run(seed: u64) -> Shown {
-    let dir = tempfile::tempdir().expect("a directory can be made");
+    let world = World::new(seed);
+    let lived = catch_unwind(AssertUnwindSafe(|| live(&world, seed)));
+    if let Err(panic) = lived {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        world.end();
+        world.fail("no_panic", words.unwrap_or_default());
+    }
+    let state = world.lock();
+    let (arrivals, virtual_ms) = (state.books.calls.iter().map(|c| c.arrivals).sum(), state.now_ms());
+    drop(state);
+    let (trace, broken) = world.into_parts();
+    Shown { trace, broken, arrivals, virtual_ms }
+}
+
+fn live(world: &World, seed: u64) {
+    let dir =
+        memory().and_then(tempfile::tempdir_in).or_else(|_| tempfile::tempdir()).expect("a directory can be made");
     let data = dir.path().join("data");
     std::fs::create_dir(&data).expect("it is empty");
     let key = data.join("master.key");
@@ -46,7 +71,6 @@ pub(crate) fn run(seed: u64) -> Shown {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
 
-    let world = World::new(seed);
     let ids = Arc::new(AtomicU64::new(1));
     let crashes = world.lock().plan.crashes;
     let mut asks = world.lock().books.intents.iter().map(|s| Some(s.intent.at_ms)).collect::<Vec<_>>();
@@ -56,7 +80,7 @@ pub(crate) fn run(seed: u64) -> Shown {
         let chance = Chance::Seeded { seed: seed ^ crash, turn: Arc::clone(&ids) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime can be made");
-        let life = process(&world, &disk, chance, &data, &asks);
+        let life = process(world, &disk, chance, &data, &asks);
         if crash == 0 {
             runtime.block_on(async {
                 life.await;
@@ -84,16 +108,11 @@ pub(crate) fn run(seed: u64) -> Shown {
         crash -= 1;
         disk.kill();
         drop(runtime);
-        asks = agent::connections_lost(&world);
+        asks = agent::connections_lost(world);
         world.killed();
     }
-    read_back(&world, &data);
-    let mut state = world.lock();
-    state.check_end();
-    let (arrivals, virtual_ms) = (state.books.calls.iter().map(|c| c.arrivals).sum(), state.now_ms());
-    drop(state);
-    let (trace, broken) = world.into_parts();
-    Shown { trace, broken, arrivals, virtual_ms }
+    read_back(world, &data);
+    world.lock().check_end();
 }
 
 async fn process(world: &World, disk: &Arc<Disk>, chance: Chance, data: &Path, asks: &[Option<u64>]) {

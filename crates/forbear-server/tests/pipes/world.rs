@@ -119,6 +119,11 @@ impl World {
             scope.told = vec![(now_ms.saturating_sub(1), until)];
             scope.on_wire.clear();
         }
+        for task in 0..state.books.cancels_kept.len() {
+            if !state.books.cancels_kept[task] {
+                state.books.cancelled_at_ms[task] = None;
+            }
+        }
         for call in &mut state.books.calls {
             (call.not_before_ms, call.retry_at) = (0, None);
         }
@@ -184,7 +189,7 @@ impl World {
     }
 
     /// An event entered the journal's queue.
-    pub(crate) fn appended(&self, event: &Event) {
+    pub(crate) fn appended(&self, event: &Event, with_content: Option<bool>) {
         let mut state = self.lock();
         if let (Some(action), Some(run)) = (event.action, run_of(&event.fact)) {
             state.books.names(action, run);
@@ -192,7 +197,7 @@ impl World {
         let who = event.action.map(|a| state.books.name(a)).unwrap_or_default();
         let line = format!("  append {} {who} {}", event.seq.0, brief(&event.fact));
         state.note(&line);
-        state.check_event(event);
+        state.check_event(event, with_content);
     }
 
     /// An event is on the disk.

@@ -195,7 +195,7 @@ fn an_event_that_is_too_large_fails_alone() {
     let store = Under::open(dir.path());
     store.append([straight_read(1, MARCH_MS)]);
     store.durable(1);
-    store.append([Event { policy: "x".repeat(2 << 20), ..straight_read(2, MARCH_MS) }]);
+    store.append([Event { policy: "x".repeat(2 << 20).into(), ..straight_read(2, MARCH_MS) }]);
     match store.report() {
         Progress::Failed { kind, .. } => assert_eq!(kind, FailureKind::TooLarge),
         Progress::Durable { .. } => panic!("it was stored"),

@@ -27,7 +27,7 @@ pub(crate) fn id(at_ms: i64, n: u64) -> ActionId {
 
 pub(crate) fn event(seq: u64, at_ms: i64, action: Option<ActionId>, prev: Option<u64>, fact: Fact) -> Event {
     let policy = "3f2a9c1d5e7b4a60".to_owned();
-    Event { v: EVENT_VERSION, seq: Seq(seq), at: Wall(at_ms), action, prev: prev.map(Seq), policy, fact }
+    Event { v: EVENT_VERSION, seq: Seq(seq), at: Wall(at_ms), action, prev: prev.map(Seq), policy: policy.into(), fact }
 }
 
 pub(crate) fn finished(outcome: Outcome, effect: Effect) -> ActionFinished {

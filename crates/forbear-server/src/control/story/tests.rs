@@ -7,7 +7,15 @@ use super::*;
 
 fn event(fact: Fact) -> Event {
     let policy = "0011223344556677".to_owned();
-    Event { v: EVENT_VERSION, seq: Seq(7), at: Wall(0), action: Some(ActionId(1)), prev: None, policy, fact }
+    Event {
+        v: EVENT_VERSION,
+        seq: Seq(7),
+        at: Wall(0),
+        action: Some(ActionId(1)),
+        prev: None,
+        policy: policy.into(),
+        fact,
+    }
 }
 
 fn throttled() -> Classification {
