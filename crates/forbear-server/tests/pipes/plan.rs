@@ -27,6 +27,7 @@ pub(crate) struct Plan {
     pub(crate) concurrent_max: u64,
     pub(crate) retries_a_minute_max: u64,
     pub(crate) retention_s: u64,
+    pub(crate) connect_timeout_ms: u64,
     pub(crate) head_timeout_s: u64,
     pub(crate) deadline_s_max: u64,
     pub(crate) journal_before: bool,
@@ -86,6 +87,7 @@ impl Plan {
             concurrent_max: dice.pick(&[1, 2, 8]),
             retries_a_minute_max: dice.pick(&[3, 10, 100]),
             retention_s: dice.pick(&[30, 120, 600, 86_400]),
+            connect_timeout_ms: dice.pick(&[10_000, 10_000, 40_000]),
             head_timeout_s: dice.pick(&[5, 30, 600]),
             deadline_s_max: if patient { 14_400 } else { 900 },
             journal_before: dice.permille(100),
@@ -162,7 +164,7 @@ journal_reads: {}
 drain_seconds: 30
 body_replay_bytes_max: {REPLAY_BYTES_MAX}
 replay_bytes_total_max: {HELD_BYTES_MAX}
-upstream: {{head_timeout_seconds: {}}}
+upstream: {{connect_timeout_ms: {}, head_timeout_seconds: {}}}
 providers:
   p:
     base_url: http://127.0.0.1:9
@@ -186,6 +188,7 @@ providers:
             self.release_gap_ms,
             self.jitter_ms,
             if self.journal_before { "before" } else { "behind" },
+            self.connect_timeout_ms,
             self.head_timeout_s,
             self.retention_s,
         );
