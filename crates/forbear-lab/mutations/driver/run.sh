@@ -2,7 +2,7 @@
 # Planted bugs in the driver: each *.patch here breaks one promise of what connects the core to the world. Every one must
 # be found by the run over pipes (crates/forbear-server/tests/pipes); one that is not shows a hole in its checks.
 #
-# `none` runs the tree as it is. Builds a copy in target/mutants-driver, with the dependencies of the tree's own target.
+# `none` runs the tree as it is. Builds a copy with a target of its own in target/mutants-driver, the first time for minutes.
 #
 #   crates/forbear-lab/mutations/driver/run.sh [--seeds N] [NAME...]
 set -euo pipefail
@@ -34,7 +34,7 @@ for name in "${names[@]}"; do
     continue
   fi
   find "$work/crates/forbear-core/src" "$work/crates/forbear-server/src" -name '*.rs' -exec touch {} +
-  if ! (cd "$work" && CARGO_TARGET_DIR="$root/target" cargo test --quiet --offline -p forbear-server --test pipes \
+  if ! (cd "$work" && CARGO_TARGET_DIR="$work/target" cargo test --quiet --offline -p forbear-server --test pipes \
     --no-run --message-format json > "$work/build.json" 2> "$work/build.log"); then
     printf '%-34s DOES NOT BUILD, see target/mutants-driver/build.log\n' "$name"
     missed=$((missed + 1))

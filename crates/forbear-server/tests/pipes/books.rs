@@ -51,6 +51,8 @@ pub(crate) struct Call {
     pub(crate) requested: bool,
     pub(crate) sent: u32,
     pub(crate) ended: Option<(Outcome, Effect)>,
+    /// When its last send was decided.
+    pub(crate) sent_at_ms: Option<u64>,
     /// The retry that is planned, in the journal's queue.
     pub(crate) retry_at: Option<Wall>,
 }
