@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use forbear_core::policy::Rank;
 use forbear_lab::sim::moods::Dice;
 
-pub(crate) const SCOPES_MAX: u64 = 3;
+pub(crate) const SCOPES_MAX: usize = 3;
 pub(crate) const TASKS_MAX: usize = 4;
 /// Bodies above it are streamed once.
 pub(crate) const REPLAY_BYTES_MAX: usize = 4_096;
@@ -107,14 +107,14 @@ impl Plan {
     }
 
     pub(crate) fn intents(&self, dice: &mut Dice) -> Vec<Intent> {
-        let (n, scopes, tasks) = (dice.range(4, 16), dice.range(1, SCOPES_MAX), dice.range(1, TASKS_MAX as u64));
+        let (n, scopes, tasks) = (dice.range(4, 16), dice.range(1, SCOPES_MAX as u64), dice.range(1, TASKS_MAX as u64));
         (0..n).map(|id| self.intent(dice, id, scopes, tasks)).collect()
     }
 
     fn intent(&self, dice: &mut Dice, id: u64, scopes: u64, tasks: u64) -> Intent {
         let ranks = [Rank::Read, Rank::Inference, Rank::IdempotentWrite, Rank::IdempotentWrite, Rank::UncertainWrite];
         let rank = dice.pick(&ranks);
-        let index = |n: u64| usize::try_from(n).unwrap();
+        let index = |n: u64| usize::try_from(n).expect("there are few");
         let streamed_once = rank != Rank::Read && dice.permille(50);
         let pieces = if rank == Rank::Read { 0 } else { dice.pick(&[1, 1, 1, 3]) };
         Intent {
