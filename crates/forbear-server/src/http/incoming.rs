@@ -36,6 +36,8 @@ pub(super) struct Shared {
     look: AtomicBool,
     /// Calls whose answers are not over.
     calls: AtomicUsize,
+    /// hyper waits for bytes: then it is told of a close as of any other event.
+    is_read: AtomicBool,
 }
 
 /// One call under way on a connection, until dropped.
@@ -62,9 +64,9 @@ impl Shared {
         InCall(Arc::clone(self))
     }
 
-    /// Whether somebody's leaving would end a call.
-    pub(super) fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > 0
+    /// Whether somebody's leaving would end a call, and nobody would notice.
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0 && !self.is_read.load(Ordering::Relaxed)
     }
 }
 
@@ -145,6 +147,15 @@ impl AgentIo {
 impl AsyncRead for AgentIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let read = this.read(cx, buf);
+        this.shared.is_read.store(read.is_pending(), Ordering::Relaxed);
+        read
+    }
+}
+
+impl AgentIo {
+    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self;
         loop {
             if !this.passed.is_empty() {
                 this.hand_on(buf);
