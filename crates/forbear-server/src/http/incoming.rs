@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::guard::{Framing, Refusal, Step};
 use super::socket::Socket;
+use super::told::Ends;
 
 /// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
 /// with unread bytes would reset it, and the agent might lose the answer.
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     refused: OnceLock<(u64, Refusal)>,
     /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
     look: AtomicBool,
+    /// What is to be told once the bytes before it have left.
+    pub(super) ends: Ends,
 }
 
 impl Shared {
@@ -117,6 +120,12 @@ impl AgentIo {
             watch.held = Vec::new();
             watch.head_deadline = None;
         }
+    }
+}
+
+impl Drop for AgentIo {
+    fn drop(&mut self) {
+        self.shared.ends.over();
     }
 }
 
@@ -224,7 +233,9 @@ impl AsyncWrite for AgentIo {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
             }
         }
-        Pin::new(&mut this.stream).poll_flush(cx)
+        ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
+        this.shared.ends.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -25,4 +25,5 @@ pub mod relay;
 pub mod serve;
 pub mod socket;
 pub mod target;
+mod told;
 pub mod upstream;

@@ -194,10 +194,11 @@ async fn connection<H, F>(
         let service = service_fn(move |request: Request<Incoming>| {
             let refusal = refusals.refusal_of(requests.fetch_add(1, Ordering::Relaxed));
             let call = refusal.ok_or_else(|| handle(request, peer));
+            let teller = Arc::clone(&refusals);
             async move {
                 Ok::<_, Infallible>(match call {
                     Ok(refusal) => relay::refusal(refusal),
-                    Err(call) => call.await,
+                    Err(call) => call.await.map(|body| body.told_by(teller)),
                 })
             }
         });
