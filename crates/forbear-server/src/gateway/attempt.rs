@@ -66,17 +66,22 @@ impl Call {
             move || shard.confirm_send(action, attempt)
         };
         let mailbox = Arc::clone(&self.mailbox);
-        let sent = tokio::select! {
+        let report = tokio::select! {
             biased;
-            sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
-            () = cancelled(&mailbox) => return Commands::new(),
+            report = async {
+                match upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm).await {
+                    // A refusal that comes slowly is not waited for by who was cancelled.
+                    Ok(answer) => Some(self.understand_answer(answer).await),
+                    Err(e) if e.held_back => None,
+                    Err(e) => Some(self.failed(e)),
+                }
+            } => report,
+            () = cancelled(&mailbox) => None,
         };
-        let report = match sent {
-            Ok(answer) => self.understand_answer(answer).await,
-            Err(e) if e.held_back => return Commands::new(),
-            Err(e) => self.failed(e),
-        };
-        self.report(dispatch.attempt, report)
+        match report {
+            Some(report) => self.report(dispatch.attempt, report),
+            None => Commands::new(),
+        }
     }
 
     fn report(&self, attempt: AttemptNo, report: Report) -> Commands {
