@@ -30,6 +30,7 @@ const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
 
 /// A provider's answer, held until the core says what becomes of it.
 pub(super) struct Answered {
+    pub(super) attempt: AttemptNo,
     head: response::Parts,
     body: Held,
 }
@@ -71,7 +72,7 @@ impl Call {
             report = async {
                 match upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm).await {
                     // A refusal that comes slowly is not waited for by who was cancelled.
-                    Ok(answer) => Some(self.understand_answer(answer).await),
+                    Ok(answer) => Some(self.understand_answer(dispatch.attempt, answer).await),
                     Err(e) if e.held_back => None,
                     Err(e) => Some(self.failed(e)),
                 }
@@ -115,7 +116,7 @@ impl Call {
         Some(request)
     }
 
-    async fn understand_answer(&mut self, answer: Answer) -> Report {
+    async fn understand_answer(&mut self, attempt: AttemptNo, answer: Answer) -> Report {
         let Answer { head, body, .. } = answer;
         let status = head.status.as_u16();
         let received = self.gateway.shard.clock().now();
@@ -129,7 +130,7 @@ impl Call {
         let u = &self.understood;
         let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
         let classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
-        self.answered = Some(Answered { head, body: held });
+        self.answered = Some(Answered { attempt, head, body: held });
         let answer = Some(HeadSeen { status, classification });
         Report { evidence: Evidence::Answered, answer, transport: None }
     }
