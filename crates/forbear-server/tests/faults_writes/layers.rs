@@ -26,7 +26,7 @@ async fn fb_090_a_scope_spends_no_more_retries_than_it_may() {
 async fn fb_094_no_wait_is_shortened() {
     for seconds in ["60", "61", "119", "121", "3600"] {
         let refusal = format!("{{status: 429, headers: {{Retry-After: '{seconds}'}}, body: {{}}}}");
-        let policy = "request_classes: {read: {max_wait_seconds: 5}}";
+        let policy = "request_classes: {read: {max_wait_seconds: 5, max_queue_seconds: 5}}";
         let rig = Rig::new(&always(&refusal), policy).await;
         let began = Instant::now();
         let got = rig.get("/p/x").await;
@@ -68,7 +68,7 @@ async fn fb_099_one_attempt_is_one_arrival() {
         "{fault: {at: after_body, end: rst}}",
         "{fault: {at: after_body, end: stall}}",
     ];
-    let classes = "request_classes: {read: {max_attempts: 1}, inference: {max_attempts: 1}}";
+    let classes = "request_classes: {read: {max_attempts: 1}, inference: {max_attempts: 1, unknown_resends: 0}}";
     for fault in faults {
         let policy = format!(
             "{FAST}{classes}\nupstream: {{head_timeout_seconds: 1}}\nproviders:\n  p:\n    base_url: $BASE\n    \
