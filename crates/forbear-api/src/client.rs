@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
-use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, ScopeRow, TaskCancelled};
+use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, Scopes, TaskCancelled};
 use crate::problem::Problem;
 
 pub use error::ClientError;
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    pub async fn scopes(&self) -> Result<Vec<ScopeRow>, ClientError> {
+    pub async fn scopes(&self) -> Result<Scopes, ClientError> {
         self.get("/-/v1/scopes").await
     }
 

@@ -46,6 +46,14 @@ pub struct ScopeRow {
     pub retries_last_minute: u32,
 }
 
+/// The register, in the order of its scopes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Scopes {
+    pub items: Vec<ScopeRow>,
+    /// There are more scopes than one answer holds.
+    pub cut: bool,
+}
+
 /// The limits in force of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScopeLimits {

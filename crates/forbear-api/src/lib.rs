@@ -10,7 +10,7 @@ pub mod problem;
 pub use at::At;
 pub use client::{Client, ClientError};
 pub use control::{
-    ActionQuery, ActionRow, ActionStory, Page, Ready, ScopeLimits, ScopeRow, Standing, StoryEvent, TaskCancelled,
-    Window,
+    ActionQuery, ActionRow, ActionStory, Page, Ready, ScopeLimits, ScopeRow, Scopes, Standing, StoryEvent,
+    TaskCancelled, Window,
 };
 pub use problem::{ErrorShape, Kind, Problem, problem_body};

@@ -1,7 +1,7 @@
 //! What the core tells the driver to do. Commands are run after the lock is given back, in order.
 
 use crate::effect::Effect;
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Joined, Outcome};
 use crate::ids::{ActionId, AttemptNo};
 use crate::time::{Mono, Wall};
 
@@ -30,6 +30,13 @@ pub enum Command {
         action: ActionId,
         answer: Box<Answer>,
     },
+    /// Give this call the answer that the action `of` got, or `otherwise` where no copy of it is kept.
+    Share {
+        action: ActionId,
+        of: ActionId,
+        stamp: Stamp,
+        otherwise: Box<Answer>,
+    },
     /// Close the attempt's upstream connection or stream.
     CancelUpstream {
         action: ActionId,
@@ -51,6 +58,7 @@ impl Command {
             Self::ReadBody { action }
             | Self::Relay { action, .. }
             | Self::Answer { action, .. }
+            | Self::Share { action, .. }
             | Self::CancelUpstream { action, .. } => Some(*action),
         }
     }
@@ -99,6 +107,20 @@ pub struct Answer {
     pub about: ActionId,
     pub reason: String,
     pub safe_next: Vec<SafeNext>,
+    pub problem: Problem,
+    /// The call was joined to the action that the answer is about.
+    pub joined: Option<Joined>,
+}
+
+/// Which problem an answer tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    /// The one of its outcome.
+    OfOutcome,
+    /// The same key or reference was used with other content.
+    KeyMismatch,
+    /// The write was done before, and is not done again.
+    AlreadyDone,
 }
 
 /// What may be done now: a closed list.

@@ -31,8 +31,17 @@ impl Coordinator {
                 Stage::InFlight(_) | Stage::Relaying(_) => *slots.entry(&live.request.scope).or_default() += 1,
             }
         }
-        if self.expiries.len() != waiting {
-            return Some(format!("{} expiries of {waiting} waiting actions", self.expiries.len()));
+        let joined = self.waiters.len();
+        if self.expiries.len() != waiting + joined {
+            return Some(format!("{} expiries of {waiting} waiting and {joined} joined", self.expiries.len()));
+        }
+        for (id, waiter) in &self.waiters {
+            if self.live.get(&waiter.to).is_none_or(|live| !live.joined.contains(id)) {
+                return Some(format!("{id} waits for the result of {}, which does not know it", waiter.to));
+            }
+        }
+        if self.live.values().map(|live| live.joined.len()).sum::<usize>() != joined {
+            return Some("an action has a call joined that does not wait".to_owned());
         }
         let mut lines = 0;
         for (id, scope) in &self.scopes {

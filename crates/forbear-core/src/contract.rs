@@ -122,6 +122,9 @@ pub struct RouteRule {
     /// The effect of one send and of many is the same, and repeating it needs no key.
     #[serde(default)]
     pub repeatable: bool,
+    /// Members of a JSON body (`createdAt`, `meta.attempt`) that do not tell two calls apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content_ignores: Vec<String>,
 }
 
 /// One limit header.

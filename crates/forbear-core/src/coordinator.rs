@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::action::live::{Live, Stage};
+use crate::action::repeat::Waiter;
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
 use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
@@ -37,7 +38,9 @@ pub struct Coordinator {
     /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
     pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
     pub(crate) live: BTreeMap<ActionId, Box<Live>>,
-    /// When each waiting action gives up.
+    /// Calls that wait for the result of a live action.
+    pub(crate) waiters: BTreeMap<ActionId, Waiter>,
+    /// When each of those that wait gives up.
     pub(crate) expiries: BTreeSet<(Mono, ActionId)>,
     /// When each scope's line is to be looked at; one entry a scope.
     pub(crate) looks: BTreeSet<(Mono, ScopeId)>,
@@ -64,6 +67,7 @@ impl Coordinator {
             scopes: BTreeMap::new(),
             closed_at_start: BTreeMap::new(),
             live: BTreeMap::new(),
+            waiters: BTreeMap::new(),
             expiries: BTreeSet::new(),
             looks: BTreeSet::new(),
             next_look: BTreeMap::new(),
@@ -105,6 +109,7 @@ impl Coordinator {
                 self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
             }
             Input::Drain => self.drain(now, &mut out),
+            Input::DrainOver => self.drain_over(now, &mut out),
             Input::Wake => self.wake(now, &mut out),
         }
         out

@@ -4,14 +4,15 @@
 //! Reads that went straight leave nothing here. Everything is bounded; at its bound the oldest settled entry goes, and
 //! never one that is still open.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use crate::classify::{Boundary, Window};
 use crate::effect::{Effect, Evidence};
-use crate::event::{ActionRequested, Event, Fact};
-use crate::ids::{ActionId, AttemptNo, Digest, Route, ScopeId, Seq, TaskId};
+use crate::event::{ActionFinished, ActionRequested, Event, Fact};
+use crate::identity::{Index, Known, Memory};
+use crate::ids::{ActionId, AttemptNo, Digest, Key, Route, ScopeId, Seq, TaskId};
 use crate::time::Wall;
 
 pub const TASKS_MAX: usize = 100_000;
@@ -32,8 +33,12 @@ pub struct Durable {
     pub open: BTreeMap<ActionId, OpenAction>,
     pub scopes: BTreeMap<ScopeId, ScopeRecord>,
     pub tasks: BTreeMap<TaskId, TaskSpent>,
-    /// Open actions of unknown effect by their content, so that a repeat of one is recognised.
-    pub unknown: BTreeMap<Digest, BTreeSet<ActionId>>,
+    /// Ended writes that may be asked for again.
+    #[serde(default)]
+    pub ended: Memory,
+    /// Made anew from the two when a snapshot is read.
+    #[serde(skip)]
+    index: Index,
     /// Cancelled tasks, with when: their actions never wake.
     pub cancelled: BTreeMap<TaskId, Wall>,
 }
@@ -46,7 +51,8 @@ impl Default for Durable {
             open: BTreeMap::new(),
             scopes: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            unknown: BTreeMap::new(),
+            ended: Memory::default(),
+            index: Index::default(),
             cancelled: BTreeMap::new(),
         }
     }
@@ -154,15 +160,18 @@ impl Durable {
             }
             Fact::TaskCancelled { task, .. } => {
                 self.cancelled.insert(task.clone(), event.at);
-                evict(&mut self.cancelled, CANCELLED_TASKS_MAX, |at| *at);
+                if self.cancelled.len() > CANCELLED_TASKS_MAX + CANCELLED_TASKS_MAX / 8 {
+                    keep_newest(&mut self.cancelled, CANCELLED_TASKS_MAX, |at| *at);
+                }
             }
             Fact::ActionFinished(finished) => {
                 let Some(action) = event.action else { return };
-                self.settle(action, finished.outcome.is_terminal());
+                self.settle(event.at, action, finished);
             }
             Fact::PolicyLoaded { .. }
             | Fact::RetryStarted { .. }
             | Fact::ReconciliationRequired { .. }
+            | Fact::CallJoined { .. }
             | Fact::LogGap { .. } => {}
         }
     }
@@ -179,6 +188,7 @@ impl Durable {
             last_seq: event.seq,
             charged: None,
         };
+        self.index.open(action, &open.requested);
         self.open.insert(action, open);
     }
 
@@ -194,7 +204,10 @@ impl Durable {
         spent.retries = spent.retries.saturating_add(1);
         spent.wait_ms = spent.wait_ms.saturating_add(charge.wait_ms);
         spent.last_at = charge.at;
-        evict(&mut self.tasks, TASKS_MAX, |spent| spent.last_at);
+        // A margin, so that a walk over all pays for many that came.
+        if self.tasks.len() > TASKS_MAX + TASKS_MAX / 8 {
+            keep_newest(&mut self.tasks, TASKS_MAX, |spent| spent.last_at);
+        }
         let at = charge.at;
         let record = self.scopes.entry(charge.scope.clone()).or_default();
         record.forget_before(at);
@@ -230,39 +243,79 @@ impl Durable {
         self.scopes.get(scope).map_or(0, |r| r.retries.iter().filter(|at| is_recent(**at, now)).count())
     }
 
-    fn settle(&mut self, action: ActionId, terminal: bool) {
-        let Some(open) = self.open.get_mut(&action) else { return };
-        let digest = open.requested.content_digest;
-        if terminal {
-            self.open.remove(&action);
-            if let Some(digest) = digest
-                && let Some(twins) = self.unknown.get_mut(&digest)
-            {
-                twins.remove(&action);
-                if twins.is_empty() {
-                    self.unknown.remove(&digest);
-                }
+    fn settle(&mut self, at: Wall, action: ActionId, finished: &ActionFinished) {
+        if finished.outcome.is_terminal() {
+            if let Some(open) = self.open.remove(&action) {
+                self.index.close(action, &open.requested);
+                self.ended.remember(&mut self.index, action, &open, finished, at);
             }
-        } else {
+        } else if let Some(open) = self.open.get_mut(&action) {
             open.phase = Phase::Unknown;
             open.charged = None;
-            if let Some(digest) = digest {
-                self.unknown.entry(digest).or_default().insert(action);
-            }
         }
     }
 
-    /// The open actions whose effect is unknown and whose content a new write of the same credential repeats, the
+    /// The writes of the same credential and route that bear this name, the oldest first.
+    pub(crate) fn named<'a>(
+        &'a self,
+        scope: &'a ScopeId,
+        route: &'a Route,
+        name: &'a Key,
+    ) -> impl Iterator<Item = Known<'a>> {
+        self.index.named(scope, route, name).filter_map(|id| self.known(id))
+    }
+
+    /// The writes of the same credential, route and content that are open, or were done without anybody being told, the
     /// oldest first.
-    pub fn unknown_twins<'a>(
+    pub(crate) fn with_content<'a>(
         &'a self,
         scope: &'a ScopeId,
         route: &'a Route,
         digest: Digest,
-    ) -> impl Iterator<Item = (ActionId, &'a OpenAction)> {
-        let ids = self.unknown.get(&digest).into_iter().flatten();
-        let twins = ids.filter_map(|id| Some((*id, self.open.get(id)?)));
-        twins.filter(|(_, o)| o.requested.scope == *scope && o.requested.route == *route)
+    ) -> impl Iterator<Item = Known<'a>> {
+        let is_there = |id: &ActionId| match (self.open.get(id), self.ended.get(*id)) {
+            (Some(open), _) => open.requested.scope == *scope && open.requested.route == *route,
+            (None, Some(ended)) => ended.is_of(scope, route),
+            (None, None) => false,
+        };
+        self.index.with_content(digest).filter(is_there).filter_map(|id| self.known(id))
+    }
+
+    fn known(&self, action: ActionId) -> Option<Known<'_>> {
+        match self.open.get(&action) {
+            Some(open) => Some(Known {
+                action,
+                key: open.requested.key.as_ref(),
+                content: open.requested.content_digest,
+                key_since: open.requested_at,
+                ended: None,
+            }),
+            None => self.ended.get(action).map(|ended| ended.known(action)),
+        }
+    }
+
+    /// A snapshot was read: what is made from it is made.
+    pub(crate) fn reindex(&mut self) {
+        self.index = Index::default();
+        for (action, open) in &self.open {
+            self.index.open(*action, &open.requested);
+        }
+        self.ended.enter(&mut self.index);
+    }
+
+    /// What a snapshot holds.
+    #[must_use]
+    pub fn to_snapshot(&self) -> Self {
+        Self {
+            version: SNAPSHOT_VERSION,
+            seq: self.seq,
+            open: self.open.clone(),
+            scopes: self.scopes.clone(),
+            tasks: self.tasks.clone(),
+            cancelled: self.cancelled.clone(),
+            ended: self.ended.clone(),
+            index: Index::default(),
+        }
     }
 
     /// The first event that an open action still needs; the next one where none is open.
@@ -283,12 +336,6 @@ impl Durable {
 }
 
 impl OpenAction {
-    /// A repeat brings the same key again, and the provider honours it.
-    pub(crate) fn has_stable_key(&self) -> bool {
-        let key = self.requested.key.as_ref();
-        key.is_some_and(|k| k.retention_seconds.is_some() && k.origin != crate::event::KeyOrigin::Made)
-    }
-
     fn result(&mut self, result: &crate::event::ActionResult) {
         if let Some(record) = self.attempts.iter_mut().rev().find(|r| r.attempt == result.attempt) {
             record.evidence = Some(result.evidence);
@@ -332,9 +379,10 @@ const fn is_recent(at: Wall, now: Wall) -> bool {
     at.ms_until(now) < MINUTE_MS
 }
 
-fn evict<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, max: usize, age: impl Fn(&V) -> Wall) {
-    while map.len() > max {
-        let Some(oldest) = map.iter().min_by_key(|(_, v)| age(v)).map(|(k, _)| k.clone()) else { return };
-        map.remove(&oldest);
+fn keep_newest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, max: usize, age: impl Fn(&V) -> Wall) {
+    let mut by_age: Vec<(Wall, K)> = map.iter().map(|(k, v)| (age(v), k.clone())).collect();
+    by_age.sort_unstable();
+    for (_, key) in by_age.iter().take(map.len().saturating_sub(max)) {
+        map.remove(key);
     }
 }

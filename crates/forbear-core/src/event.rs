@@ -77,6 +77,10 @@ pub enum Fact {
         by: String,
     },
     ActionFinished(Box<ActionFinished>),
+    /// Another call was answered with this action's result instead of being sent.
+    CallJoined {
+        how: Joined,
+    },
     /// Events that were decided but never became durable: how many at most, and why.
     LogGap {
         events_at_most: u64,
@@ -104,6 +108,9 @@ pub struct ActionRequested {
     pub goal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reference: Option<String>,
+    /// Derived from the reference and its task: equal where an agent means the same effect.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reference_key: Option<Key>,
 }
 
 /// The idempotency key of an action. It never changes.
@@ -176,6 +183,9 @@ pub struct ActionFinished {
     /// Only where no `action_requested` came before: a read that went straight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub straight: Option<Straight>,
+    /// Nobody was there to be told of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub agent_left: bool,
 }
 
 /// What an action waited for before its first send.
@@ -196,6 +206,32 @@ pub struct Straight {
     pub scope: ScopeId,
     pub route: Route,
     pub class: ClassName,
+}
+
+/// By what a call was known as a repeat of an action on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Joined {
+    /// Its idempotency key.
+    SameKey,
+    /// Its `Forbear-Reference`.
+    SameReference,
+    /// Its client's own mark, and the same content.
+    MarkedRepeat,
+    /// The same content, and the first call's agent had left.
+    FirstLeft,
+}
+
+impl Joined {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SameKey => "same_key",
+            Self::SameReference => "same_reference",
+            Self::MarkedRepeat => "marked_repeat",
+            Self::FirstLeft => "first_left",
+        }
+    }
 }
 
 /// How an action ends or stands: the closed list of DESIGN section 5.

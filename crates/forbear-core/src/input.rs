@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::classify::Classification;
 use crate::effect::Evidence;
 use crate::event::KeyUsed;
-use crate::ids::{ActionId, AttemptNo, ClassName, Digest, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
+use crate::ids::{ActionId, AttemptNo, ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use crate::policy::{ClassRule, Limits, Rank};
 use crate::time::Wall;
 
@@ -49,6 +49,8 @@ pub enum Input {
     },
     /// No new calls; what waits gets an answer that is safe to repeat.
     Drain,
+    /// Draining took its time: what still waits for an answer's head is told what is known.
+    DrainOver,
     /// Time passed.
     Wake,
 }
@@ -89,6 +91,10 @@ pub struct Request {
     pub deadline: Wall,
     pub goal: Option<Arc<str>>,
     pub reference: Option<Arc<str>>,
+    /// Derived from the reference and its task, where the key is not that already.
+    pub reference_key: Option<Key>,
+    /// The client's own word that it repeats a call.
+    pub marked_repeat: bool,
     /// Also a read is journaled before it is sent (`journal_reads: before`).
     pub journal_before: bool,
 }

@@ -9,12 +9,10 @@ use crate::command::Commands;
 use crate::coordinator::{Coordinator, Write};
 use crate::durable::{Durable, OpenAction, Phase};
 use crate::effect::{Effect, Evidence};
-use crate::event::{ActionFinished, ActionResult, Event, Fact, Outcome};
+use crate::event::{ActionFinished, ActionResult, Event, Fact, Outcome, ScopeUpdated};
 use crate::ids::{ActionId, AttemptNo};
 use crate::input::Settings;
 use crate::time::Now;
-
-const UNTOLD: &str = "done; Forbear stopped before its agent was surely told, so that an equal call is not sent";
 
 impl Coordinator {
     /// Rebuilds from the newest snapshot and the events after it, and settles what no process follows any more.
@@ -27,6 +25,7 @@ impl Coordinator {
     ) -> (Self, Commands) {
         let mut this = Self::new(settings, seed, replay(snapshot, tail));
         let mut out = Commands::new();
+        this.believe_no_clock_that_was_set_back(now, &mut out);
         let closed = this.durable.scopes.iter().filter_map(|(scope, record)| {
             let until = record.retry_not_before.filter(|until| *until > now.wall)?;
             // The part of a millisecond that was cut off when it was written may have been nearly a whole one.
@@ -35,6 +34,26 @@ impl Coordinator {
         this.closed_at_start = closed.collect();
         this.settle_orphans(now, &mut out);
         (this, out)
+    }
+
+    /// A boundary that was written by a clock which is behind now has at most what it had then left to run. Said anew, so
+    /// that every reader of it has the same instant.
+    fn believe_no_clock_that_was_set_back(&mut self, now: Now, out: &mut Commands) {
+        let ahead = self.durable.scopes.iter().filter_map(|(scope, record)| {
+            let until = record.retry_not_before?;
+            let behind_ms = now.wall.ms_until(record.updated_at);
+            (behind_ms > 0).then(|| ScopeUpdated {
+                scope: scope.clone(),
+                retry_not_before: Some(now.wall.plus_ms(record.updated_at.ms_until(until))),
+                boundary: record.boundary.clone(),
+                windows: record.windows.clone(),
+                malformed: record.malformed.clone(),
+                reason: format!("the clock is {behind_ms} ms behind the instant at which this boundary was written"),
+            })
+        });
+        for update in ahead.collect::<Vec<_>>() {
+            self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), Write::Ahead, out);
+        }
     }
 
     /// Opens a frozen gate with the state that the journal really holds. Live actions go on.
@@ -113,8 +132,6 @@ impl Coordinator {
             self.emit(now, Some(action), fact, Write::Ahead, out);
         }
         let (outcome, reason) = match effect {
-            // A repeat of it would act twice: the action stands, and is what a repeat is answered with.
-            Effect::Applied if writes && !open.has_stable_key() => (Outcome::OutcomeUnknown, UNTOLD),
             Effect::Applied => (Outcome::Succeeded, "done; Forbear stopped before the answer was relayed whole"),
             Effect::Unknown if writes => (Outcome::OutcomeUnknown, "Forbear stopped while it was on the wire"),
             _ if writes => (Outcome::NotApplied, "Forbear stopped before it was sent"),
@@ -134,6 +151,8 @@ impl Coordinator {
             reason: Some(reason.into()),
             waited_for: None,
             straight: None,
+            // Perhaps it was told: a repeat is treated as if it was not.
+            agent_left: writes,
         };
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
         if outcome.is_terminal() && writes {
@@ -144,6 +163,7 @@ impl Coordinator {
 
 fn replay<'e>(snapshot: Option<Durable>, tail: impl IntoIterator<Item = &'e Event>) -> Durable {
     let mut durable = snapshot.unwrap_or_default();
+    durable.reindex();
     for event in tail {
         // A snapshot may be newer than the first events handed over: what it holds is not applied twice.
         if event.seq > durable.seq {

@@ -35,6 +35,8 @@ pub struct Matched<'t> {
     pub idempotency_header: Option<&'t str>,
     /// Repeating the call needs no key.
     pub repeatable: bool,
+    /// Members of a JSON body that do not tell two calls apart.
+    pub content_ignores: &'t [Box<str>],
     /// Which rule of the contract matched, from 0.
     pub rule: Option<usize>,
 }
@@ -67,6 +69,7 @@ struct Rule {
     class: Box<str>,
     idempotency_header: Option<Box<str>>,
     repeatable: bool,
+    content_ignores: Vec<Box<str>>,
 }
 
 impl RouteTable {
@@ -96,6 +99,7 @@ impl RouteTable {
                         class: rule.class.as_str().into(),
                         idempotency_header: rule.idempotency_header.as_deref().map(Into::into),
                         repeatable: rule.repeatable,
+                        content_ignores: rule.content_ignores.iter().map(|m| m.as_str().into()).collect(),
                     });
                 }
             }
@@ -153,6 +157,7 @@ impl RouteTable {
                 .and_then(|r| r.idempotency_header.as_deref())
                 .or_else(|| by_contract().map(|i| i.header.as_str())),
             repeatable: known.is_some_and(|r| r.repeatable),
+            content_ignores: known.map_or(&[], |r| &r.content_ignores),
             rule,
         }
     }

@@ -218,7 +218,9 @@ fn request<'a>(
         repeatable: false,
         deadline: now.wall.plus_ms(number("deadline", 900_000)),
         goal: None,
-        reference: None,
+        reference: given("ref").map(Arc::from),
+        reference_key: given("ref").map(Key::new),
+        marked_repeat: given("marked").is_some(),
         journal_before: false,
     }
 }
@@ -290,6 +292,7 @@ fn spell(command: &Command) -> String {
             let (outcome, why) = (answer.stamp.outcome.as_str(), &answer.reason);
             format!("answer a{}: {} {outcome}, {:?}: {why} {next:?}", action.0, answer.status, answer.effect)
         }
+        Command::Share { action, of, .. } => format!("answer a{} with a copy of a{}'s", action.0, of.0),
         Command::CancelUpstream { action, attempt } => format!("cancel upstream a{}#{}", action.0, attempt.0),
         Command::ForgetContent { action } => format!("forget the content of a{}", action.0),
     }
@@ -316,6 +319,7 @@ fn fact(fact: &Fact) -> String {
         Fact::ActionFinished(f) => {
             format!("action_finished {} {:?} after {} attempts", f.outcome.as_str(), f.effect, f.attempts)
         }
+        Fact::CallJoined { how } => format!("call_joined {}", how.as_str()),
         Fact::LogGap { events_at_most, .. } => format!("log_gap of {events_at_most} at most"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
     }

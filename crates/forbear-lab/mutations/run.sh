@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # Planted bugs: each *.patch here breaks one promise of the core in about one line. Every one must be found by the
-# simulator; one that is not shows a hole in its checks.
+# simulator within the seeds that the table in README.md allows it; one that is not shows a hole in its checks.
 #
 # `none` runs the core as it is. Builds only the core and the simulator, in target/mutants, so that a bug costs a few seconds.
+# What is printed is a line of the table.
 #
-#   crates/forbear-lab/mutations/run.sh [--seeds N] [NAME...]
+#   crates/forbear-lab/mutations/run.sh [NAME...]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../../.." && pwd)"
 work="$root/target/mutants"
-seeds=5000
-if [ "${1:-}" = "--seeds" ]; then seeds="$2"; shift 2; fi
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
   for patch in "$here"/*.patch; do names+=("$(basename "$patch" .patch)"); done
@@ -41,9 +40,13 @@ fn main() {
     std::panic::set_hook(Box::new(|_| ()));
     let options = sim::SimOptions { seeds, stop_at_first: true, ..sim::SimOptions::default() };
     let report = sim::run(options, |_| ());
-    match report.first_broken {
-        Some(b) => println!("found at seed {} by {}: {}", b.seed, b.check, b.message.chars().take(90).collect::<String>()),
-        None => println!("NOT FOUND in {} seeds", report.seeds),
+    let Some(broken) = report.first_broken else {
+        return println!("NOT FOUND in {} seeds", report.seeds);
+    };
+    let lines = broken.shrunk.as_ref().map_or(0, |s| s.trace.len());
+    println!("{} | `{}` | {lines}", broken.seed, broken.check);
+    for line in broken.shrunk.iter().flat_map(|s| &s.trace) {
+        eprintln!("{line}");
     }
 }
 RUST
@@ -60,10 +63,13 @@ for name in "${names[@]}"; do
     continue
   fi
   find "$work/crates/forbear-core/src" -name '*.rs' -exec touch {} +
+  row="$(grep -F "| \`$name\` |" "$here/README.md" || true)"
+  what="$(cut -d'|' -f3 <<< "$row" | sed 's/^ *//; s/ *$//')"
+  bound="$(cut -d'|' -f4 <<< "$row" | tr -d ' ,')"
   found="$(cd "$work" && CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
     cargo build --quiet --offline -p harness 2> "$work/build.log" \
-    && "$work/target/debug/harness" "$seeds" || echo "DOES NOT BUILD, see target/mutants/build.log")"
-  printf '%-40s %s\n' "$name" "$found"
-  case "$found" in found*) ;; *) [ "$name" = none ] || missed=$((missed + 1)) ;; esac
+    && "$work/target/debug/harness" "${bound:-5000}" 2> "$work/$name.trace" || echo "DOES NOT BUILD, see target/mutants/build.log")"
+  printf '| `%s` | %s | %s | %s |\n' "$name" "$what" "$bound" "$found"
+  case "$found" in [0-9]*) ;; *) [ "$name" = none ] || missed=$((missed + 1)) ;; esac
 done
 if [ "$missed" -gt 0 ]; then echo "$missed planted bugs were not found"; exit 1; fi

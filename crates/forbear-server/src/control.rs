@@ -21,7 +21,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
-use forbear_api::control::{Ready, ScopeRow, TaskCancelled};
+use forbear_api::control::{Ready, Scopes, TaskCancelled};
 use forbear_api::problem::Kind;
 use forbear_core::ids::{ActionId, TaskId};
 use forbear_core::view::LiveView;
@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use reply::problem;
 
-pub use rows::{scope_row, scope_rows};
+pub use rows::{scope_row, scopes_of};
 pub use story::text_of;
 pub use token::ControlToken;
 
@@ -64,7 +64,7 @@ pub struct Control {
     pub token: ControlToken,
     pub data_dir: PathBuf,
     pub ready: Ask<Ready>,
-    pub scopes: Ask<Vec<ScopeRow>>,
+    pub scopes: Ask<Scopes>,
     /// What an action does right now, if it has not ended.
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
     pub cancel_task: CancelTask,
@@ -117,8 +117,8 @@ async fn ready(State(shared): State<Shared>) -> Response {
 }
 
 #[utoipa::path(get, path = "/-/v1/scopes", responses(
-    (status = 200, body = Vec<ScopeRow>, description = "The register, in the order of its scopes")))]
-async fn scopes(State(shared): State<Shared>) -> Json<Vec<ScopeRow>> {
+    (status = 200, body = Scopes, description = "The register, in the order of its scopes")))]
+async fn scopes(State(shared): State<Shared>) -> Json<Scopes> {
     Json((shared.control.scopes)())
 }
 

@@ -1,10 +1,12 @@
 //! Where the core's commands for one call wait until the call takes them. One small allocation a call, no channel.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use forbear_core::command::Command;
+
+use crate::gateway::AnswerCopy;
 
 #[derive(Debug, Default)]
 pub struct Mailbox(Mutex<Inner>);
@@ -13,6 +15,8 @@ pub struct Mailbox(Mutex<Inner>);
 struct Inner {
     commands: VecDeque<Command>,
     waker: Option<Waker>,
+    /// What a [`Command::Share`] gives.
+    copy: Option<Arc<AnswerCopy>>,
 }
 
 impl Mailbox {
@@ -25,6 +29,16 @@ impl Mailbox {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Comes before the command that gives it.
+    pub fn put_copy(&self, copy: Arc<AnswerCopy>) {
+        self.lock().copy = Some(copy);
+    }
+
+    #[must_use]
+    pub fn take_copy(&self) -> Option<Arc<AnswerCopy>> {
+        self.lock().copy.take()
     }
 
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Command> {

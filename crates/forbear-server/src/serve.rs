@@ -11,7 +11,7 @@ use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
 use forbear_core::event::Event;
 use forbear_core::input::Settings;
-use forbear_store::{Snapshot, Store, StoreError, Tail};
+use forbear_store::{Reopened, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -25,9 +25,14 @@ use crate::http::body::BodyLimits;
 use crate::http::dial;
 use crate::http::pool::{Keep, Pool};
 use crate::http::serve as listener;
+use crate::journal::Journal;
 use crate::keys::{KeyError, Keys, Missing};
+use crate::outside::{OpenJournal, Opened, Outside};
 use crate::shard::Shard;
 use crate::surface;
+
+/// What is kept of the time for draining, so that whoever still waits then can be answered.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// Why a server did not start. Each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +75,7 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    pub(crate) fn read(snapshot: Option<Snapshot>, tail: Tail) -> Result<Self, StartError> {
+    pub(crate) fn read(Reopened { snapshot, tail, .. }: Reopened) -> Result<Self, StartError> {
         let snapshot = snapshot
             .map(|s| serde_json::from_slice::<Durable>(&s.bytes).map_err(|e| StartError::Snapshot(e.to_string())))
             .transpose()?;
@@ -91,12 +96,21 @@ impl Recovered {
 /// # Errors
 /// When any part of it cannot be had; nothing is left running then.
 pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
+    let addr = loaded.settings.listen;
+    let listening = TcpListener::bind(addr).await.map_err(|source| StartError::Listen { addr, source })?;
+    start_in(Outside::real(listening), loaded).await
+}
+
+/// As [`start`], in a world of the caller's: its listener is listened on, whatever the configuration says.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, StartError> {
+    let Outside { clock, chance, listener: listening, dialler, open_journal } = outside;
     let data_dir = loaded.data_dir()?;
     let settings = loaded.settings.clone();
     let addr = settings.listen;
-    let listening = TcpListener::bind(addr).await.map_err(|source| StartError::Listen { addr, source })?;
     let addr = listening.local_addr().map_err(|source| StartError::Listen { addr, source })?;
-    let clock = Clock::default();
     let compiled = Arc::new(loaded.compiled);
     let core_settings = Arc::new(Settings {
         task: compiled.policy.task,
@@ -112,8 +126,8 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         ..forbear_store::Options::new(&data_dir)
     };
     let report = Arc::clone(&cell);
-    let opening = tokio::task::spawn_blocking(move || open(options, report));
-    let (store, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
+    let opening = tokio::task::spawn_blocking(move || open(open_journal, options, report));
+    let (journal, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
     let missing = if recovered.is_empty() { Missing::Make } else { Missing::Refuse };
     let keys = Keys::load(&settings.master_key_file(&data_dir), missing)?;
     let token =
@@ -121,23 +135,21 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let table = Table::new(Arc::clone(&compiled))?;
     let tls = dial::tls_config(settings.upstream.ca_file.as_deref()).map_err(StartError::Tls)?;
 
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed)?;
     let (mut core, mut commands) = Coordinator::recover(
         Arc::clone(&core_settings),
-        u64::from_le_bytes(seed),
+        chance.seed()?,
         clock.now(),
         recovered.snapshot,
         &recovered.tail,
     );
     commands.extend(load_policy(&mut core, clock, core_settings));
     // Known before the first write comes, not only with the first commit.
-    let store_full = store.usage_bytes() >= settings.store_bytes_max;
+    let store_full = journal.usage_bytes() >= settings.store_bytes_max;
     commands.extend(core.handle(clock.now(), forbear_core::input::Input::StoreFull(store_full)));
     let shard = Shard::new(core, clock);
     // Nothing was appended yet, so nothing was reported to nobody.
     let _ = cell.set(Arc::downgrade(&shard));
-    shard.connect(store, commands);
+    shard.connect(journal, commands);
 
     let keep = Keep {
         idle: Duration::from_millis(settings.upstream.idle_timeout_ms),
@@ -147,7 +159,8 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let gateway = Arc::new(Gateway {
         shard: Arc::clone(&shard),
         table,
-        pool: Pool::keeping(tls, keep),
+        pool: Pool::keeping(dialler, tls, keep),
+        chance,
         keys,
         log_id,
         limits: BodyLimits {
@@ -175,8 +188,18 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
     let drain = async move {
         // A dropped sender means the same as a word: stop.
         let _ = stopped.await;
-        let _ = drain_begins.set(Instant::now() + drain_timeout);
+        let ends = Instant::now() + drain_timeout;
+        let _ = drain_begins.set(ends);
         draining.drain();
+        let last_word = ends - LAST_WORD_MAX.min(drain_timeout / 4);
+        // Not held: what is done sooner is over sooner, and its journal free.
+        let draining = Arc::downgrade(&draining);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(last_word).await;
+            if let Some(shard) = draining.upgrade() {
+                shard.drain_over();
+            }
+        });
     };
     let serving = listener::serve(listening, options, drain, move |request, _peer| -> Answering {
         let path = request.uri().path();
@@ -191,27 +214,25 @@ pub async fn start(loaded: Loaded) -> Result<Running, StartError> {
         if tokio::time::timeout_at(until, ended.idle()).await.is_err() {
             tracing::warn!(actions = ended.live_actions(), "drain_seconds are over; what is on the wire stays unknown");
         }
-        let closing = tokio::task::spawn_blocking(move || ended.close());
-        if let Err(error) = closing.await {
-            tracing::error!(%error, "closing the journal broke off");
-        }
+        ended.close().await;
     });
     Ok(Running { addr, data_dir, shard, stop, listening })
 }
 
-type Opened = (Store, Recovered, forbear_store::LogId);
+type Found = (Box<dyn Journal>, Recovered, forbear_store::LogId);
 
-fn open(options: forbear_store::Options, shard: Arc<OnceLock<Weak<Shard>>>) -> Result<Opened, StartError> {
-    let opened = Store::open(
-        options,
-        Box::new(move |progress| {
-            if let Some(shard) = shard.get().and_then(Weak::upgrade) {
-                shard.progress(progress);
-            }
-        }),
-    )?;
-    let recovered = Recovered::read(opened.snapshot, opened.tail)?;
-    Ok((opened.store, recovered, opened.log_id))
+fn open(
+    open: OpenJournal,
+    options: forbear_store::Options,
+    shard: Arc<OnceLock<Weak<Shard>>>,
+) -> Result<Found, StartError> {
+    let on_durable = move |progress| {
+        if let Some(shard) = shard.get().and_then(Weak::upgrade) {
+            shard.progress(progress);
+        }
+    };
+    let Opened { journal, recovered, log_id } = open(options, Box::new(on_durable))?;
+    Ok((journal, Recovered::read(recovered)?, log_id))
 }
 
 fn load_policy(core: &mut Coordinator, clock: Clock, settings: Arc<Settings>) -> Commands {

@@ -17,15 +17,17 @@ use forbear_core::ids::{ActionId, AttemptNo, TaskId};
 use forbear_core::input::{BodyEnd, Input, Request, Settings};
 use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
-use forbear_store::{Batch, Progress, Store};
+use forbear_store::{Batch, Progress};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
 use crate::clock::Clock;
+use crate::gateway::AnswerCopy;
+use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
-const SNAPSHOT_EVERY_EVENTS: u64 = 20_000;
+const SNAPSHOT_EVERY_EVENTS: u64 = 200_000;
 /// How often days beyond the retention are looked for.
 const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
 /// How often a draining shard is asked whether it is done.
@@ -35,9 +37,9 @@ const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub struct Shard {
     inner: Mutex<Inner>,
+    store: std::sync::OnceLock<Box<dyn Journal>>,
     /// The core's, as of the last visit: read without the lock.
     doubts: AtomicU64,
-    store: std::sync::OnceLock<Store>,
     clock: Clock,
     /// The next wakeup moved.
     timer: Notify,
@@ -49,6 +51,8 @@ pub struct Shard {
 struct Inner {
     core: Coordinator,
     calls: BTreeMap<ActionId, Arc<Mailbox>>,
+    /// The answer whose end is being decided on, for those who wait for it too.
+    copy: Option<Arc<AnswerCopy>>,
     /// Sealed contents of writes whose intent is being decided on.
     contents: BTreeMap<ActionId, Sealed>,
     armed: Option<Mono>,
@@ -61,6 +65,9 @@ impl Inner {
         if action.is_some() && action == own {
             mine.push(command);
         } else if let Some(mailbox) = action.and_then(|a| self.calls.get(&a)) {
+            if let (Command::Share { .. }, Some(copy)) = (&command, &self.copy) {
+                mailbox.put_copy(Arc::clone(copy));
+            }
             mailbox.put(command);
         }
     }
@@ -70,8 +77,14 @@ impl Shard {
     /// A core that is not yet connected to its journal: [`Shard::connect`] does that.
     #[must_use]
     pub fn new(core: Coordinator, clock: Clock) -> Arc<Self> {
-        let inner =
-            Inner { core, calls: BTreeMap::new(), contents: BTreeMap::new(), armed: None, events_since_snapshot: 0 };
+        let inner = Inner {
+            core,
+            calls: BTreeMap::new(),
+            copy: None,
+            contents: BTreeMap::new(),
+            armed: None,
+            events_since_snapshot: 0,
+        };
         Arc::new(Self {
             doubts: AtomicU64::new(inner.core.doubts()),
             inner: Mutex::new(inner),
@@ -85,7 +98,7 @@ impl Shard {
     }
 
     /// Gives the journal, writes what recovery decided, and starts the timer, the thaw and the snapshots.
-    pub fn connect(self: &Arc<Self>, store: Store, recovered: Commands) {
+    pub fn connect(self: &Arc<Self>, store: Box<dyn Journal>, recovered: Commands) {
         if self.store.set(store).is_err() {
             return;
         }
@@ -131,18 +144,20 @@ impl Shard {
         let _ = self.visit(None, input);
     }
 
-    /// The call takes no more commands.
-    pub fn hang_up(&self, action: ActionId) {
-        self.lock().calls.remove(&action);
-    }
-
-    /// The body that a call relayed has ended, and with it the call.
-    pub fn ended(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd) {
+    /// The body that a call relayed has ended, and with it the call. Whoever waits for the same answer gets the copy.
+    pub fn ended(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd, copy: Option<Arc<AnswerCopy>>) {
         let mut inner = self.lock();
+        inner.copy = copy;
         let now = self.clock.now();
         let commands = inner.core.handle(now, Input::Ended { action, attempt, end });
         inner.calls.remove(&action);
         self.settle(&mut inner, commands, None);
+        inner.copy = None;
+    }
+
+    /// The call takes no more commands.
+    pub fn hang_up(&self, action: ActionId) {
+        self.lock().calls.remove(&action);
     }
 
     /// Whether an attempt may still leave, asked right before its first byte.
@@ -179,9 +194,21 @@ impl Shard {
         self.lock().core.live_view(now, action)
     }
 
+    /// Whether somebody still waits for the action's result.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.lock().core.is_heard(action)
+    }
+
     #[must_use]
     pub fn live_actions(&self) -> usize {
         self.lock().core.live_actions()
+    }
+
+    /// Calls that commands may still come for.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.lock().calls.len()
     }
 
     /// Cancels a task; gives back how many of its actions were in line or on the wire.
@@ -207,6 +234,10 @@ impl Shard {
         self.note(Input::Drain);
     }
 
+    pub fn drain_over(&self) {
+        self.note(Input::DrainOver);
+    }
+
     /// The store's word from its writer thread.
     pub fn progress(&self, progress: Progress) {
         match progress {
@@ -226,13 +257,20 @@ impl Shard {
     }
 
     /// Saves a snapshot and closes the journal. Call it when nothing is live any more.
-    pub fn close(&self) {
+    pub async fn close(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        if let Err(error) = self.waiting(move || this.close_journal()).await {
+            tracing::error!(%error, "closing the journal broke off");
+        }
+    }
+
+    fn close_journal(&self) {
         for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             task.abort();
         }
         let Some(store) = self.store.get() else { return };
         if self.not_ready().is_none_or(|why| why == "shutting down") {
-            self.save_snapshot(store);
+            self.save_snapshot(&**store);
         }
         if let Err(error) = store.flush_and_close() {
             tracing::error!(%error, "the journal did not close cleanly; the next start replays more");
@@ -263,7 +301,7 @@ impl Shard {
             }
         }
         if let Some(store) = self.store.get() {
-            self.append(inner, store, batch, own, &mut mine);
+            self.append(inner, &**store, batch, own, &mut mine);
             for action in forget {
                 // A full queue keeps the content a while longer; it stays sealed.
                 let _ = store.delete_content(action);
@@ -274,7 +312,7 @@ impl Shard {
         mine
     }
 
-    fn append(&self, inner: &mut Inner, store: &Store, batch: Batch, own: Option<ActionId>, mine: &mut Commands) {
+    fn append(&self, inner: &mut Inner, store: &dyn Journal, batch: Batch, own: Option<ActionId>, mine: &mut Commands) {
         if batch.events.is_empty() {
             return;
         }
@@ -315,6 +353,7 @@ impl Shard {
                 Some((at, _)) => {
                     let due = tokio::time::sleep_until(self.clock.instant(at));
                     tokio::select! {
+                        biased;
                         () = due => self.note(Input::Wake),
                         () = self.timer.notified() => {}
                     }
@@ -330,7 +369,7 @@ impl Shard {
             loop {
                 tokio::time::sleep(THAW_EVERY).await;
                 let this = Arc::clone(&self);
-                match tokio::task::spawn_blocking(move || this.thaw()).await {
+                match self.waiting(move || this.thaw()).await {
                     Ok(Ok(())) => break,
                     Ok(Err(error)) => tracing::warn!(%error, "the journal still cannot be written"),
                     Err(error) => tracing::error!(%error, "the attempt to open the journal again broke off"),
@@ -343,7 +382,7 @@ impl Shard {
     fn thaw(&self) -> Result<(), crate::serve::StartError> {
         let Some(store) = self.store.get() else { return Ok(()) };
         let reopened = store.reopen()?;
-        let state = crate::serve::Recovered::read(reopened.snapshot, reopened.tail)?;
+        let state = crate::serve::Recovered::read(reopened)?;
         let mut inner = self.lock();
         let now = self.clock.now();
         let commands = inner.core.thaw(now, state.snapshot, &state.tail);
@@ -355,9 +394,9 @@ impl Shard {
         loop {
             self.snapshot_due.notified().await;
             let this = Arc::clone(&self);
-            let done = tokio::task::spawn_blocking(move || {
+            let done = self.waiting(move || {
                 if let Some(store) = this.store.get() {
-                    this.save_snapshot(store);
+                    this.save_snapshot(&**store);
                 }
             });
             if let Err(error) = done.await {
@@ -372,10 +411,10 @@ impl Shard {
         loop {
             due.tick().await;
             let this = Arc::clone(&self);
-            let done = tokio::task::spawn_blocking(move || {
+            let done = self.waiting(move || {
                 let Some(store) = this.store.get() else { return };
                 // What is deleted must be in a snapshot first.
-                this.save_snapshot(store);
+                this.save_snapshot(&**store);
                 let needed = this.lock().core.durable_state().oldest_needed();
                 match store.retain(this.clock.now().wall, needed) {
                     Ok(retained) if retained.rows > 0 => {
@@ -391,8 +430,16 @@ impl Shard {
         }
     }
 
-    fn save_snapshot(&self, store: &Store) {
-        let state = self.lock().core.durable_state().clone();
+    /// Runs what waits for the journal.
+    async fn waiting<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        if self.store.get().is_some_and(|store| !store.waits()) {
+            return Ok(f());
+        }
+        tokio::task::spawn_blocking(f).await
+    }
+
+    fn save_snapshot(&self, store: &dyn Journal) {
+        let state = self.lock().core.durable_state().to_snapshot();
         let bytes = match serde_json::to_vec(&state) {
             Ok(bytes) => bytes,
             Err(error) => return tracing::error!(%error, "a snapshot could not be written out"),

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use crate::control::{Control, ControlToken, router, scope_rows};
+use crate::control::{Control, ControlToken, router, scopes_of};
 use crate::gateway::{Gateway, account_of};
 use crate::http::relay::AgentBody;
 
@@ -33,7 +33,7 @@ pub(crate) fn build(
             let why = ready.not_ready();
             Ready { ready: why.is_none(), why }
         }),
-        scopes: Arc::new(move || scope_rows(&scopes.scopes(SCOPES_MAX))),
+        scopes: Arc::new(move || scopes_of(&scopes.scopes(SCOPES_MAX + 1), SCOPES_MAX)),
         live: Arc::new(move |action| live.live_action(action)),
         cancel_task: Arc::new(move |task, by| cancel.cancel_task(task, by.to_owned())),
         scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),

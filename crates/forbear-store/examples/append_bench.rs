@@ -126,6 +126,7 @@ fn read(seq: u64) -> Event {
         reason: None,
         waited_for: None,
         straight: Some(straight),
+        agent_left: false,
     };
     let noise = u128::from(seq.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Event {

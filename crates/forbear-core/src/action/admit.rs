@@ -1,10 +1,11 @@
 //! A call comes in: is it one we know, may it be sent at all, now, or when?
 
-use crate::action::live::{Live, Stage, honoured_ms};
+use crate::action::live::{Live, Stage};
+use crate::action::repeat::Repeat;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{ActionRequested, Fact, Outcome};
-use crate::ids::{ActionId, ScopeId};
+use crate::ids::ScopeId;
 use crate::input::Request;
 use crate::register::{Place, Scope, Turn, WaitReason};
 use crate::time::{Mono, Now};
@@ -13,10 +14,10 @@ use crate::time::{Mono, Now};
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 impl Coordinator {
-    /// The checks in their order: shutting down, cancelled, a repeat of an open write, the journal, the deadline, and
+    /// The checks in their order: shutting down, cancelled, a repeat of a known write, the journal, the deadline, and
     /// then the scope's line.
     pub(crate) fn admit(&mut self, now: Now, request: Box<Request>, out: &mut Commands) {
-        if self.live.contains_key(&request.action) {
+        if self.live.contains_key(&request.action) || self.waiters.contains_key(&request.action) {
             return;
         }
         let deadline = now.mono_at(request.deadline);
@@ -30,12 +31,17 @@ impl Coordinator {
         if self.durable.cancelled.contains_key(&request.task) {
             return self.end_with_answer(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
         }
-        match self.open_twin(request, now) {
-            Twin::None => {}
-            Twin::Refused(open) => return self.refuse_repeat(now, live, open, out),
-            Twin::Honoured { age_ms } => {
+        match self.repeat_of(request, now) {
+            Repeat::No => {}
+            Repeat::OtherContent(known) => return self.refuse_other_content(now, live, known, out),
+            Repeat::Done(done) => return self.refuse_done(now, live, done, out),
+            Repeat::Open(open) => return self.refuse_open(now, live, open, out),
+            Repeat::Joins(to, how) if deadline > now.mono => return self.join(now, live, to, how, out),
+            // Its deadline is looked at below.
+            Repeat::Joins(..) => {}
+            Repeat::SameKey { age_ms } => {
                 // The provider counts from the first use of the key, which was not this call's.
-                live.repeats_unknown = true;
+                live.repeats_key = true;
                 live.key_age_ms = age_ms;
             }
         }
@@ -63,6 +69,7 @@ impl Coordinator {
 
     /// Sends at once, waits in line, or ends here.
     fn line_up(&mut self, now: Now, mut live: Box<Live>, out: &mut Commands) {
+        self.use_limits(now, &live.request, out);
         let request = &live.request;
         let scope = self.scope_mut(now, request);
         let turn = scope.turn(now.mono);
@@ -108,35 +115,6 @@ impl Coordinator {
         self.wait(now, live, due, expires, reason, out);
     }
 
-    /// The open write that this one would repeat, if it brings nothing that keeps it from acting twice.
-    fn open_twin(&self, request: &Request, now: Now) -> Twin {
-        let Some(digest) = request.content_digest.filter(|_| request.rank.writes() && !request.body_pending) else {
-            return Twin::None;
-        };
-        let key = request.key.as_ref().filter(|k| k.origin != crate::event::KeyOrigin::Made);
-        let mut found = Twin::None;
-        for (id, open) in self.durable.unknown_twins(&request.scope, &request.route, digest) {
-            let open_key = open.requested.key.as_ref();
-            let same_key = key.is_some_and(|k| open_key.is_some_and(|o| o.value == k.value));
-            let other_reference =
-                request.reference.as_deref().is_some_and(|r| open.requested.reference.as_deref() != Some(r));
-            if !same_key && (key.is_some() || other_reference) {
-                continue;
-            }
-            // The same key again, and the provider honours it: a resend cannot act twice.
-            let age_ms = open.requested_at.ms_until(self.latest_wall(now));
-            let retention = key.filter(|_| same_key).and_then(|k| k.retention_seconds);
-            if retention.is_none_or(|s| age_ms >= honoured_ms(s)) {
-                return Twin::Refused(id);
-            }
-            // The oldest comes first, and with it the greatest age.
-            if matches!(found, Twin::None) {
-                found = Twin::Honoured { age_ms };
-            }
-        }
-        found
-    }
-
     /// Intent first: a write is in the journal before it waits or leaves.
     fn record_if_due(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
         if must_be_durable(&live.request) {
@@ -163,6 +141,7 @@ impl Coordinator {
             deadline: r.deadline,
             goal: r.goal.as_deref().map(str::to_owned),
             reference: r.reference.as_deref().map(str::to_owned),
+            reference_key: r.reference_key.clone(),
         };
         let (action, write) = (r.action, write_for(r));
         live.recorded = true;
@@ -182,9 +161,16 @@ impl Coordinator {
             self.scopes.insert(request.scope.clone(), scope);
         }
         // Present: it was inserted above if it was missing.
-        let scope = self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits));
-        scope.limits = request.limits;
-        scope
+        self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits))
+    }
+
+    /// A policy that was loaded since comes with its first call: who stands in line before that call may have a slot now.
+    fn use_limits(&mut self, now: Now, request: &Request, out: &mut Commands) {
+        let scope = self.scope_mut(now, request);
+        if scope.limits != request.limits {
+            scope.limits = request.limits;
+            self.pump(now, &request.scope, out);
+        }
     }
 
     /// Whether a scope is known or may still be. Idle ones go first; looking for those is done once a second at most, since it
@@ -224,13 +210,6 @@ impl Coordinator {
         }
         self.pump(now, &scope, out);
     }
-}
-
-/// What an open action of unknown effect means for an equal call.
-enum Twin {
-    None,
-    Refused(ActionId),
-    Honoured { age_ms: u64 },
 }
 
 /// Its intent must be on the disk before its first byte.

@@ -2,11 +2,11 @@
 
 use crate::action::admit::write_for;
 use crate::action::live::Live;
-use crate::command::{Answer, Command, Commands, SafeNext, Stamp};
+use crate::command::{Answer, Command, Commands, Problem, SafeNext, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
 use crate::event::{ActionFinished, Fact, Outcome, Straight, WaitedFor};
-use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
+use crate::ids::{AttemptNo, ScopeId, Seq};
 use crate::time::{Now, Wall};
 
 impl Coordinator {
@@ -14,11 +14,12 @@ impl Coordinator {
     pub(crate) fn finish(
         &mut self,
         now: Now,
-        live: Box<Live>,
+        live: &mut Live,
         outcome: Outcome,
         reason: Option<String>,
         out: &mut Commands,
     ) -> Seq {
+        let heard = live.agent_here || !live.joined.is_empty();
         let r = &live.request;
         let straight = (!live.recorded).then(|| Straight {
             task: r.task.clone(),
@@ -39,6 +40,7 @@ impl Coordinator {
                 .filter(|_| live.waited_ms > 0)
                 .map(|(reason, until)| WaitedFor { reason: reason.as_str().to_owned(), until }),
             straight,
+            agent_left: live.recorded && r.rank.writes() && !heard,
         };
         // A proven end follows from what is already written; an open one must be found again after a crash.
         let write = match write_for(r) {
@@ -73,29 +75,11 @@ impl Coordinator {
         self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
     }
 
-    /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
-    pub(crate) fn refuse_repeat(&mut self, now: Now, mut live: Box<Live>, open: ActionId, out: &mut Commands) {
-        let done = self.durable.open.get(&open).is_some_and(|o| o.effect == Effect::Applied);
-        let (effect, why, what) = if done {
-            (Effect::Applied, "an equal write was done, and whether its agent was told is unknown", "which was done")
-        } else {
-            (Effect::Unknown, "an equal write is open and its effect unknown", "whose effect is unknown")
-        };
-        live.effect = effect;
-        let mut answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
-        answer.about = open;
-        answer.sent = true;
-        let action = live.request.action;
-        live.effect = Effect::NotApplied;
-        self.finish(now, live, Outcome::Denied, Some(format!("repeats {open}, {what}")), out);
-        out.push(Command::Answer { action, answer: Box::new(answer) });
-    }
-
     /// Nobody knows whether it was done: the action stays open, and the agent is told all that is known.
     pub(crate) fn leave_unknown(
         &mut self,
         now: Now,
-        live: Box<Live>,
+        mut live: Box<Live>,
         attempt: AttemptNo,
         why: &str,
         out: &mut Commands,
@@ -104,32 +88,25 @@ impl Coordinator {
         let answer = self.answer_of(now, &live, Outcome::OutcomeUnknown, why);
         let fact = Fact::ReconciliationRequired { attempt, reason: why.to_owned() };
         self.emit(now, Some(action), fact, Write::Ahead, out);
-        let here = live.agent_here;
-        let seq = self.finish(now, live, Outcome::OutcomeUnknown, Some(why.to_owned()), out);
-        if here {
-            self.gate.after(seq, Command::Answer { action, answer: Box::new(answer) }, out);
-        }
+        let seq = self.finish(now, &mut live, Outcome::OutcomeUnknown, Some(why.to_owned()), out);
+        self.tell(&mut live, answer, seq, out);
     }
 
-    /// Ends, and tells the agent if it is still there.
+    /// Ends. The answer is given also where the agent has gone: it is the call's end, and whoever carries it waits for it.
     pub(crate) fn end_with_answer(
         &mut self,
         now: Now,
-        live: Box<Live>,
+        mut live: Box<Live>,
         outcome: Outcome,
         why: &str,
         retry_after_seconds: Option<u64>,
         out: &mut Commands,
     ) {
-        let action = live.request.action;
         let mut answer = self.answer_of(now, &live, outcome, why);
         answer.retry_after_seconds = retry_after_seconds;
-        let here = live.agent_here;
         let told_after = self.boundary_seq(&live.request.scope);
-        self.finish(now, live, outcome, Some(why.to_owned()), out);
-        if here {
-            self.gate.after(told_after, Command::Answer { action, answer: Box::new(answer) }, out);
-        }
+        self.finish(now, &mut live, outcome, Some(why.to_owned()), out);
+        self.tell(&mut live, answer, told_after, out);
     }
 
     /// What an answer of this scope waits for: who is told of a boundary can rely on it, whatever crashes then.
@@ -159,6 +136,8 @@ impl Coordinator {
             about: live.request.action,
             reason: why.to_owned(),
             safe_next: safe_next(live, outcome),
+            problem: Problem::OfOutcome,
+            joined: None,
         }
     }
 

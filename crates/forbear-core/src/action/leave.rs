@@ -12,13 +12,30 @@ use crate::event::{Fact, Outcome};
 use crate::ids::{ActionId, TaskId};
 use crate::time::Now;
 
+pub(crate) const AGENT_LEFT: &str = "client_cancelled: the agent left";
 pub(crate) const UNJOURNALED: &str = "the journal cannot be written, so it was not sent; see /-/ready";
 
 impl Coordinator {
     pub(crate) fn agent_left(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        if self.waiters.contains_key(&action) {
+            return self.let_go(now, action, Outcome::Cancelled, AGENT_LEFT, out);
+        }
         let Some(live) = self.live.get_mut(&action) else { return };
         live.agent_here = false;
-        self.withdraw(now, action, "client_cancelled: the agent left", out);
+        self.unheard(now, action, out);
+    }
+
+    /// If nobody is there any more to hear of its result, it is withdrawn.
+    pub(crate) fn unheard(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        if !self.is_heard(action) {
+            self.withdraw(now, action, AGENT_LEFT, out);
+        }
+    }
+
+    /// Whether somebody waits for the action's result: its own agent, or one that repeats it.
+    #[must_use]
+    pub fn is_heard(&self, action: ActionId) -> bool {
+        self.live.get(&action).is_some_and(|l| l.agent_here || !l.joined.is_empty())
     }
 
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
@@ -31,9 +48,12 @@ impl Coordinator {
         for (_, action) in actions {
             self.withdraw(now, action, "its task was cancelled", out);
         }
+        // Last: what only they waited for gives its slot back, and nobody of this task may stand in line for it.
+        self.cancel_waiters(now, task, out);
     }
 
     fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
+        self.doubts += 1;
         let Some(live) = self.live.get_mut(&action) else { return };
         match live.stage {
             Stage::Waiting { .. } => {
@@ -45,7 +65,12 @@ impl Coordinator {
             Stage::InFlight(_) if self.gate.withdraw(action) => {
                 self.never_left(now, action, Outcome::Cancelled, why, out);
             }
-            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => live.follow_only = Some(why),
+            Stage::InFlight(_) | Stage::Relaying(_) if live.request.rank.writes() => {
+                // A cancelled task stays cancelled, whoever leaves then: a call that joins takes only a leaving back.
+                if live.follow_only.is_none_or(|before| before == AGENT_LEFT) {
+                    live.follow_only = Some(why);
+                }
+            }
             Stage::InFlight(attempt) => {
                 if let Some(mut live) = self.live.remove(&action) {
                     let scope = live.request.scope.clone();
@@ -73,6 +98,23 @@ impl Coordinator {
                 } else {
                     self.defer(now, live, why, 1, out);
                 }
+            }
+        }
+    }
+
+    /// What is still on the wire without an answer's head is given up: its agent had better hear that than a closed
+    /// connection.
+    pub(crate) fn drain_over(&mut self, now: Now, out: &mut Commands) {
+        let on_the_wire = self.live.values().filter_map(|l| match l.stage {
+            Stage::InFlight(attempt) => Some((l.request.action, attempt)),
+            Stage::Waiting { .. } | Stage::Relaying(_) => None,
+        });
+        for (action, attempt) in on_the_wire.collect::<Vec<_>>() {
+            if self.gate.withdraw(action) {
+                self.never_left(now, action, Outcome::Deferred, "Forbear is shutting down", out);
+            } else {
+                out.push(Command::CancelUpstream { action, attempt });
+                self.give_up_attempt(now, action, attempt, "Forbear shut down before an answer came", out);
             }
         }
     }

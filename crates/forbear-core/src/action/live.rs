@@ -2,7 +2,7 @@
 
 use crate::classify::Classification;
 use crate::effect::Effect;
-use crate::ids::{AttemptNo, Seq};
+use crate::ids::{ActionId, AttemptNo, Seq};
 use crate::input::Request;
 use crate::register::{Place, WaitReason};
 use crate::time::{Mono, Wall};
@@ -23,8 +23,8 @@ pub struct Live {
     pub unsent: u32,
     /// Resends spent on attempts whose fate nobody knows.
     pub unknown_resends: u32,
-    /// The same key was used by an open action of unknown effect, so long before this one came.
-    pub repeats_unknown: bool,
+    /// The same key was used by an action that was or may have been done, so long before this one came.
+    pub repeats_key: bool,
     pub key_age_ms: u64,
     pub first_refusal: Option<Mono>,
     /// Why it did not leave at once, and until when.
@@ -42,6 +42,8 @@ pub struct Live {
     pub charged: Option<(AttemptNo, u64)>,
     pub waited_ms: u64,
     pub agent_here: bool,
+    /// Calls that repeat it and wait for its result.
+    pub joined: Vec<ActionId>,
     /// Set while a write goes on though its agent or task is gone.
     pub follow_only: Option<&'static str>,
 }
@@ -75,7 +77,7 @@ impl Live {
             sends: 0,
             unsent: 0,
             unknown_resends: 0,
-            repeats_unknown: false,
+            repeats_key: false,
             key_age_ms: 0,
             first_refusal: None,
             waited_for: None,
@@ -87,6 +89,7 @@ impl Live {
             charged: None,
             waited_ms: 0,
             agent_here: true,
+            joined: Vec::new(),
             follow_only: None,
         })
     }
@@ -122,7 +125,7 @@ impl Live {
     /// Until when a send cannot act twice, where only the key says so.
     #[must_use]
     pub fn key_end(&self) -> Option<Mono> {
-        let open = self.repeats_unknown || self.effect == Effect::Unknown;
+        let open = self.repeats_key || self.effect == Effect::Unknown;
         if !open || !self.request.rank.writes() || self.request.repeatable {
             return None;
         }

@@ -1,5 +1,5 @@
 //! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
-//! an attempt, `admit`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to.
+//! an attempt, `admit`, `repeat`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to.
 
 pub mod live;
 pub mod verdict;
@@ -7,5 +7,6 @@ pub mod verdict;
 mod admit;
 mod finish;
 mod leave;
+pub(crate) mod repeat;
 mod result;
 mod send;

@@ -45,6 +45,28 @@ impl Coordinator {
         self.follow(now, live, attempt, next, result_seq, out);
     }
 
+    /// An attempt that may have left is not waited for any longer, and none follows it.
+    pub(crate) fn give_up_attempt(
+        &mut self,
+        now: Now,
+        action: ActionId,
+        attempt: AttemptNo,
+        why: &'static str,
+        out: &mut Commands,
+    ) {
+        let Some(mut live) = self.live.remove(&action) else { return };
+        let scope = live.request.scope.clone();
+        let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why.into()) };
+        self.learn(now, &mut live, attempt, &report, out);
+        self.release_only(&live);
+        if live.request.rank.writes() {
+            self.leave_unknown(now, live, attempt, why, out);
+        } else {
+            self.defer(now, live, why, 1, out);
+        }
+        self.pump(now, &scope, out);
+    }
+
     /// Counts the attempt, folds its effect, and records it where there is anything to record.
     fn learn(
         &mut self,
@@ -189,6 +211,13 @@ impl Coordinator {
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
         let succeeded = live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success);
+        // A write is read on when its agent has left: if that too had to be given up, the rest may have said anything.
+        let end = match end {
+            BodyEnd::AgentLeft if live.request.rank.writes() => {
+                BodyEnd::Cut("the agent left, and the rest of the answer was not waited for any longer".into())
+            }
+            end => end,
+        };
         let (outcome, reason) = match end {
             BodyEnd::Complete if succeeded => (Outcome::Succeeded, None),
             BodyEnd::Complete => (Outcome::Rejected, None),
@@ -199,8 +228,20 @@ impl Coordinator {
             BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
             BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
         };
-        self.finish(now, live, outcome, reason, out);
+        self.over(now, live, outcome, reason, out);
         self.free_slot(now, &scope, out);
+    }
+
+    /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.
+    fn over(&mut self, now: Now, mut live: Box<Live>, outcome: Outcome, reason: Option<String>, out: &mut Commands) {
+        if matches!(outcome, Outcome::Succeeded | Outcome::Rejected) {
+            self.finish(now, &mut live, outcome, reason, out);
+            return self.share(now, &mut live, outcome, out);
+        }
+        let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
+        let seq = self.finish(now, &mut live, outcome, reason, out);
+        // Its own agent has seen the end.
+        self.tell_joined(&mut live, &answer, seq, out);
     }
 
     /// A write's answer was cut: whether it was done is open again.

@@ -371,7 +371,7 @@ impl Coordinator {
 
     /// A waiting action ends because it cannot be sent in time.
     fn expire(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let Some(mut live) = self.live.remove(&action) else { return };
+        let Some(mut live) = self.live.remove(&action) else { return self.expire_waiter(now, action, out) };
         self.unline(now, &mut live);
         self.give_up(now, live, out);
     }

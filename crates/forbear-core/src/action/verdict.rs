@@ -53,7 +53,13 @@ pub fn verdict(s: Situation<'_>) -> Verdict {
 fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
     let c = &answer.classification;
     if c.kind == Kind::Success {
-        return Verdict::Relay(Outcome::Succeeded);
+        // A redirect that asks for the same again elsewhere says nothing of an attempt before.
+        let open = s.rank.writes() && s.effect == Effect::Unknown;
+        return if open {
+            Verdict::Unknown("it is to be made elsewhere, and an earlier attempt may have been done")
+        } else {
+            Verdict::Relay(Outcome::Succeeded)
+        };
     }
     let listed = s.rule.retry_statuses.contains(&answer.status)
         || (c.kind == Kind::Throttled && s.rule.retry_statuses.contains(&429))
@@ -239,6 +245,17 @@ mod tests {
             };
             assert_eq!(verdict(s) == Verdict::Relay(Outcome::Rejected), settled, "{status}");
             assert!(settled || matches!(verdict(s), Verdict::Unknown(_)), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_does_not_settle_an_attempt_before() {
+        let all = rule(9, &[]);
+        let answer = head(307, Kind::Success);
+        for (effect, open) in [(Effect::Unknown, true), (Effect::NotApplied, false)] {
+            let rank = Rank::IdempotentWrite;
+            let s = Situation { answer: Some(&answer), effect, sends: 2, key_honoured: true, ..situation(rank, &all) };
+            assert_eq!(matches!(verdict(s), Verdict::Unknown(_)), open, "{effect:?}");
         }
     }
 

@@ -182,6 +182,7 @@ mod tests {
             class: class.into(),
             idempotency_header: None,
             repeatable: false,
+            content_ignores: vec![],
         };
         let contract = Contract {
             base_url: "https://api.example.com".into(),

@@ -13,6 +13,7 @@ fn contract(rules: &[(&str, &str)]) -> Contract {
             class: (*class).into(),
             idempotency_header: None,
             repeatable: false,
+            content_ignores: vec![],
         })
         .collect();
     Contract { routes, ..Contract::default() }

@@ -280,6 +280,8 @@ impl World {
             repeatable: false,
             goal: None,
             reference: None,
+            reference_key: None,
+            marked_repeat: false,
             journal_before: false,
         }
     }
@@ -324,6 +326,7 @@ impl World {
             Command::Dispatch(_)
             | Command::ReadBody { .. }
             | Command::CancelUpstream { .. }
+            | Command::Share { .. }
             | Command::ForgetContent { .. } => {}
         }
     }

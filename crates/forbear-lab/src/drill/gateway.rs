@@ -117,7 +117,7 @@ impl Gateway {
             loop {
                 look.tick().await;
                 let scopes = self.control(Method::GET, "/-/v1/scopes").await?;
-                let rows = scopes.as_array().map(Vec::as_slice).unwrap_or_default();
+                let rows = scopes["items"].as_array().map(Vec::as_slice).unwrap_or_default();
                 if rows.iter().any(|row| row["provider"] == provider && is(row)) {
                     return Ok(());
                 }

@@ -1,103 +1,79 @@
-//! The agents: they ask, hang up, ask again under the same key, and repeat keyless writes when told that the effect is
-//! unknown, as careless ones do.
+//! The agents: they ask, hang up, ask again under the same key while the first call is open or after it, and repeat keyless
+//! writes when told that the effect is unknown, as careless ones do.
 
 use std::sync::Arc;
 
 use forbear_core::command::{Answer, SafeNext};
 use forbear_core::event::{KeyOrigin, Outcome};
-use forbear_core::ids::{ActionId, Key};
+use forbear_core::ids::{ActionId, Digest, Key};
 use forbear_core::input::{Input, Request};
-use forbear_core::time::Mono;
 
-use super::plan::{Intent, rank_index};
+use super::calls::{CALLS_MAX, Call, Calls};
+use super::chance::Site;
+use super::coverage::Seen;
+use super::intents::{Intent, rank_index};
 use super::world::{Happening, World};
 
-/// Calls that an agent makes for one intent, at most.
-pub(super) const CALLS_MAX: u32 = 4;
+/// An agent whose process is away tries again so much later.
+const KNOCK_AGAIN_MS: u64 = 500;
+const DAY_MS: u64 = 86_400_000;
+const OTHER_CONTENT: Digest = Digest([249; 32]);
 
-/// One call, as its agent, the driver and the provider know it.
-pub(super) struct Call {
-    pub(super) intent: usize,
-    pub(super) request: Request,
-    pub(super) came: Mono,
-    pub(super) deadline: Mono,
-    pub(super) answers: u32,
-    /// The agent hung up, or its connection was lost with the process.
-    pub(super) gone: bool,
-    /// When the driver has run all commands given so far.
-    pub(super) commands_at: Mono,
-    /// The attempt that the driver has in hand, and whether its first byte left.
-    pub(super) attempt: u32,
-    pub(super) on_wire: bool,
-    pub(super) relaying: bool,
-    /// Attempts that reached the wire, and effects at the provider.
-    pub(super) sends: u32,
-    pub(super) effects: u32,
-    pub(super) heads: u32,
-    /// The next attempt that leaves was charged as a retry.
-    pub(super) is_retry: bool,
-    /// What the provider told this call alone.
-    pub(super) not_before: Mono,
-    /// Attempts that the provider proved unprocessed.
-    pub(super) refused: u32,
-    /// Answers that the core gave, run or not.
-    pub(super) promised: u32,
-    /// The attempt was cancelled upstream: nothing more is heard of it.
-    pub(super) dead: bool,
-    /// An attempt left whose fate is open.
-    pub(super) unknown: bool,
-    /// When its key first reached the wire.
-    pub(super) key_since: Option<Mono>,
+/// How a call comes that may repeat another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// With its client's mark, if it is not the first.
+    Marked,
+    Unmarked,
+    /// Under the same name, and something else.
+    OtherContent,
 }
 
 impl World<'_> {
-    pub(super) fn asks(&mut self, index: usize) {
-        if self.core.is_none() {
-            return self.later(500, Happening::Asks { intent: index });
-        }
-        let action = ActionId(self.calls.len() as u128 + 1);
-        let Some(intent) = self.intents.get_mut(index) else { return };
+    pub(super) fn asks(&mut self, index: usize, again: Again) {
+        let Some(intent) = self.intents.get(index).filter(|i| i.calls < CALLS_MAX) else { return };
+        let action = Calls::action(index, intent.calls + 1);
+        let mut rng = self.chance.at(Site::Asks, action.0 as u64, 0);
+        let Some(home) = self.door(rng.permille(400)) else {
+            return self.later(KNOCK_AGAIN_MS, Happening::Asks { intent: index, again });
+        };
+        let intent = &mut self.intents[index];
         intent.calls += 1;
-        let intent = intent.clone();
-        let request = self.request(action, &intent);
+        let (nth, intent) = (intent.calls, intent.clone());
+        let mut request = self.request(action, &intent);
+        request.marked_repeat = nth > 1 && again != Again::Unmarked;
+        if again == Again::OtherContent {
+            request.content_digest = Some(OTHER_CONTENT);
+        }
         let deadline = self.now.mono_at(request.deadline);
         self.note(|w| {
             let what = format!("{:?} {} {}", intent.rank, request.scope, request.task);
             let key = request.key.as_ref().map_or("-", |k| k.value.as_str());
-            format!("a{} asks (intent {index}, call {}): {what} key {key}", action.0, w.intents[index].calls)
+            format!("{}a{} asks (intent {index}, call {nth}): {what} key {key}", w.tag(home), action.0)
         });
-        let leaves = self.rng.permille(self.plan.leaves_permille).then(|| self.rng.pick(&[0, 5, 50, 2_000, 20_000]));
-        self.calls.push(Call {
-            intent: index,
-            request: request.clone(),
-            came: self.now.mono,
-            deadline,
-            answers: 0,
-            gone: false,
-            commands_at: self.now.mono,
-            attempt: 0,
-            on_wire: false,
-            relaying: false,
-            sends: 0,
-            effects: 0,
-            heads: 0,
-            is_retry: false,
-            not_before: Mono(0),
-            unknown: false,
-            refused: 0,
-            promised: 0,
-            dead: false,
-            key_since: None,
-        });
-        if let Some(in_ms) = leaves {
+        if rng.permille(self.plan.leaves_permille) {
+            let in_ms = rng.pick(&[0, 5, 50, 2_000, 20_000]);
             self.later(in_ms, Happening::Leaves { action });
         }
-        self.tell(Input::Request(Box::new(request)));
+        if rng.permille(self.plan.again_permille) {
+            let in_ms = rng.pick(&[0, 3, 100, 3_000, 60_000]);
+            self.later(in_ms, Happening::AsksAsWell { action });
+        }
+        self.calls.push(Call::new(index, home, request.clone(), self.now.mono, deadline));
+        self.admits(home, request);
+    }
+
+    /// Which process the agent's connection reaches.
+    fn door(&self, rather_the_old: bool) -> Option<u32> {
+        let (owner, old) = (self.owner.as_ref(), self.old.as_ref());
+        old.filter(|_| rather_the_old).or(owner).or(old).map(|n| n.number)
     }
 
     fn request(&self, action: ActionId, intent: &Intent) -> Request {
         let class = rank_index(intent.rank);
+        let policy = &self.plan.policies[self.policy];
         let mut key = intent.key.clone();
+        let is_derived = key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Derived);
         if let Some(made) = key.as_mut().filter(|k| k.origin == KeyOrigin::Made) {
             made.value = Key::new(&format!("m{}", action.0));
         }
@@ -107,11 +83,11 @@ impl World<'_> {
             run: self.fixtures.run.clone(),
             provider: self.fixtures.provider.clone(),
             scope: self.fixtures.scopes[intent.scope].clone(),
-            limits: self.plan.limits,
+            limits: policy.limits,
             route: self.fixtures.routes[intent.route].clone(),
             class: self.fixtures.classes[class].clone(),
             rank: intent.rank,
-            rule: Arc::clone(&self.plan.rules[class]),
+            rule: Arc::clone(&policy.rules[class]),
             content_digest: intent.digest,
             content_bytes: 10,
             replayable: intent.replayable,
@@ -121,73 +97,132 @@ impl World<'_> {
             deadline: self.now.wall.plus_ms(intent.deadline_ms),
             goal: None,
             reference: intent.reference.clone(),
+            reference_key: intent.reference.as_deref().map(Key::new).filter(|_| !is_derived),
+            marked_repeat: false,
             journal_before: intent.journal_before,
         }
+    }
+
+    /// The core takes a call in, or not; with it come its limits.
+    fn admits(&mut self, home: u32, request: Request) {
+        let (action, limits) = (request.action, request.limits);
+        self.tell(home, Input::Request(Box::new(request)));
+        self.check_admitted(home, action, limits);
     }
 
     /// The body that was held back came.
     pub(super) fn asks_again(&mut self, action: ActionId) {
         let now = self.now;
-        let Some(call) = self.call_mut(action).filter(|c| !c.gone && c.answers == 0) else { return };
+        let Some(call) = self.calls.get_mut(action).filter(|c| !c.gone && c.answers == 0) else { return };
         call.request.body_pending = false;
         call.deadline = now.mono_at(call.request.deadline);
-        let request = call.request.clone();
+        let (home, request) = (call.home, call.request.clone());
         self.note(|_| format!("a{} sent its body", action.0));
-        self.tell(Input::Request(Box::new(request)));
+        self.admits(home, request);
+    }
+
+    /// The same call once more, though nobody told the agent that the first one failed: a second worker, or a client that
+    /// does not wait.
+    pub(super) fn asks_as_well(&mut self, action: ActionId) {
+        let Some((open, index)) = self.calls.get(action).map(|c| (c.is_open(), c.intent)) else { return };
+        self.cover(if open { Seen::AskedWhileOpen } else { Seen::AskedOnceMore });
+        let intent = &mut self.intents[index];
+        let is_known = intent.is_named() && intent.digest.is_some();
+        // Equal calls without a name may be meant to be two.
+        intent.loose |= !is_known;
+        let writes = intent.rank.writes();
+        let mut rng = self.chance.at(Site::Again, action.0 as u64, 0);
+        let again = if is_known && writes && rng.permille(300) {
+            self.cover(Seen::OtherContent);
+            Again::OtherContent
+        } else if rng.permille(500) {
+            Again::Unmarked
+        } else {
+            Again::Marked
+        };
+        self.asks(index, again);
     }
 
     pub(super) fn leaves(&mut self, action: ActionId) {
-        let Some(call) = self.call_mut(action).filter(|c| !c.gone) else { return };
-        let finished = call.answers > 0 && !call.relaying;
-        if finished {
-            return;
-        }
+        let Some(call) = self.calls.get_mut(action).filter(|c| c.is_open()) else { return };
         call.gone = true;
-        let index = call.intent;
+        let (index, home) = (call.intent, call.home);
+        self.cover(Seen::AgentLeft);
         self.note(|_| format!("a{} leaves", action.0));
-        self.tell(Input::AgentLeft { action });
-        let long_retention = self.plan.retention_seconds > 3_600;
-        let Some(intent) = self.intents.get_mut(index) else { return };
-        if intent.calls >= CALLS_MAX || !self.rng.permille(500) {
+        self.tell(home, Input::AgentLeft { action });
+        let mut rng = self.chance.at(Site::Leaves, action.0 as u64, 0);
+        let intent = &mut self.intents[index];
+        if intent.calls >= CALLS_MAX || !rng.permille(500) {
             return;
         }
-        let keyed = intent.key.as_ref().is_some_and(|k| k.origin == KeyOrigin::Agent && k.retention_seconds.is_some());
-        // A repeat of what was not answered: only a key that is still honoured makes one intent of two calls.
-        if !(keyed && long_retention) {
-            intent.loose = true;
-        }
-        let in_ms = self.rng.pick(&[0, 20, 1_000, 30_000]);
-        self.later(in_ms, Happening::Asks { intent: index });
+        let in_ms = rng.pick(&[0, 20, 1_000, 30_000, 30_000, DAY_MS + 60_000]);
+        // A repeat of what was not answered is known by its names or its content, for a day.
+        intent.loose |= intent.digest.is_none() || in_ms > DAY_MS;
+        self.cover(Seen::AskedAfterLeaving);
+        self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
     }
 
     pub(super) fn cancels(&mut self, task: usize) {
-        if self.core.is_none() {
-            return;
-        }
+        let nth = self.count(Site::Cancel);
+        let rather_the_old = self.chance.at(Site::Cancel, nth, 0).permille(300);
+        let Some(home) = self.door(rather_the_old) else { return };
+        self.cover(Seen::Cancel);
         let task = self.fixtures.tasks[task].clone();
-        self.note(|_| format!("cancel {task}"));
-        self.tell(Input::CancelTask { task, by: "person".into() });
+        self.note(|w| format!("{}cancel {task}", w.tag(home)));
+        self.tell(home, Input::CancelTask { task, by: "person".into() });
     }
 
     /// An answer of Forbear's own reached the agent, unless it is gone.
     pub(super) fn answered(&mut self, action: ActionId, answer: &Answer) {
         self.count_answer(action);
-        let Some(call) = self.call(action).filter(|c| !c.gone) else { return };
-        let index = call.intent;
-        let Some(intent) = self.intents.get_mut(index) else { return };
-        if intent.calls >= CALLS_MAX {
-            return;
+        self.cover_outcome(answer.stamp.outcome);
+        if answer.about != action {
+            self.cover(Seen::Denied);
         }
+        let Some(call) = self.calls.get(action).filter(|c| !c.gone) else { return };
+        let index = call.intent;
+        let Some(intent) = self.intents.get_mut(index).filter(|i| i.calls < CALLS_MAX) else { return };
         let unknown = answer.stamp.outcome == Outcome::OutcomeUnknown;
         let safe = answer.safe_next.contains(&SafeNext::CallAgain);
         if unknown && intent.digest.is_none() {
             // Nothing can tell a repeat of a body that was streamed once.
             intent.loose = true;
         }
-        if (unknown && self.rng.permille(600)) || (safe && self.rng.permille(300)) {
+        let mut rng = self.chance.at(Site::Answered, action.0 as u64, 0);
+        if (unknown && rng.permille(600)) || (safe && rng.permille(300)) {
             let wait = answer.retry_after_seconds.unwrap_or(0).saturating_mul(1_000);
-            let in_ms = wait + self.rng.pick(&[0, 100, 10_000, 100_000]);
-            self.later(in_ms, Happening::Asks { intent: index });
+            let in_ms = wait + rng.pick(&[0, 100, 10_000, 100_000]);
+            self.cover(Seen::AskedAfterAnswer);
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
+        }
+    }
+
+    /// Every agent's connection went with its process. Some ask again.
+    pub(super) fn connections_lost(&mut self, home: u32) {
+        for call in self.calls.iter_mut().filter(|c| c.home == home) {
+            call.on_wire = false;
+            call.dead = true;
+        }
+        let lost: Vec<(ActionId, usize)> = self
+            .calls
+            .iter_mut()
+            .filter(|c| c.home == home && c.is_open())
+            .map(|call| {
+                call.gone = true;
+                call.relaying = false;
+                (call.request.action, call.intent)
+            })
+            .collect();
+        for (action, index) in lost {
+            let mut rng = self.chance.at(Site::Lost, action.0 as u64, 0);
+            let intent = &mut self.intents[index];
+            if intent.calls >= CALLS_MAX || !rng.permille(500) {
+                continue;
+            }
+            intent.loose |= intent.digest.is_none();
+            let in_ms = rng.pick(&[0, 1_000, 30_000]);
+            self.cover(Seen::AskedAfterLosing);
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
         }
     }
 }

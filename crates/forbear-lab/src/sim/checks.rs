@@ -1,58 +1,104 @@
 //! What must hold, counted at the model provider, the model journal and the model agents: DESIGN section 3.
+//!
+//! With two processes over one journal the following still holds and is checked over both: an action has at most one effect;
+//! its key is the same; no write leaves whose intent was not durable before the fence; nothing unknown is sent again but under
+//! a key that the provider honours; whatever either tells its agent of an effect is true. The journal is the owner's alone.
+//! What one process knows and the other cannot holds for each by itself: boundaries, slots, pacing, cancelled tasks and
+//! retries that the other charged. Until a new owner waits out `send_not_after` and takes over what the old one knew, the
+//! provider may see both, each within its limits.
 
 use forbear_core::classify::Kind;
 use forbear_core::command::Command;
-use forbear_core::durable::Phase;
-use forbear_core::effect::{Effect, Evidence};
+use forbear_core::effect::Evidence;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::HeadSeen;
-use forbear_core::policy::Rank;
+use forbear_core::policy::{Limits, Rank};
 
+use super::coverage::Seen;
 use super::driver::is_success;
-pub(super) use super::journal_checks::Ledger;
+use super::intents::{Intent, TASKS_MAX};
+use super::plan::Plan;
 use super::world::World;
+
+/// Well within a day, whichever way the wall clock was stepped.
+const NAMES_KEPT_MS: u64 = 20 * 3_600_000;
+
+/// What was counted outside the processes.
+pub(super) struct Tally {
+    /// Retries that left, counted at the provider.
+    pub(super) retries_left: [u64; TASKS_MAX],
+    /// Retries taken back by a cancel when nobody could tell whether they had left.
+    pub(super) unsure: [u64; TASKS_MAX],
+    /// A crash or a failed flush lost events that nothing waited for.
+    pub(super) lossy: bool,
+    pub(super) clock_stepped: bool,
+    pub(super) thawing: bool,
+    pub(super) slack_ms: u64,
+}
+
+impl Tally {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            retries_left: [0; TASKS_MAX],
+            unsure: [0; TASKS_MAX],
+            lossy: false,
+            clock_stepped: false,
+            thawing: false,
+            // A late timer, a late driver, a slow disk and a slow dial, each twice.
+            slack_ms: 2 * (plan.wake_late_ms + plan.command_late_ms + plan.flush_ms_max + 17_000),
+        }
+    }
+}
 
 impl World<'_> {
     /// After every step.
     pub(super) fn check_step(&mut self) {
-        if let Some(what) = self.core.as_ref().and_then(|c| c.inconsistency()) {
+        let nodes = self.owner.iter().chain(&self.old);
+        if let Some(what) = nodes.filter_map(|n| n.core.inconsistency()).next() {
             self.fail("core_agrees_with_itself", |_| what);
         }
     }
 
-    /// As the core gives a command, before anybody runs it.
-    pub(super) fn check_command(&mut self, command: &Command) {
+    /// As a core gives a command, before anybody runs it.
+    pub(super) fn check_command(&mut self, by: u32, command: &Command) {
         match command {
             Command::Dispatch(d) => {
-                let stage = self.core.as_ref().and_then(|c| c.live_view(self.now, d.action)).map(|v| v.stage);
+                let stage = self.node(by).and_then(|n| n.core.live_view(self.now, d.action)).map(|v| v.stage);
                 if stage != Some("in_flight") {
                     self.fail("cancelled_never_wakes", |_| format!("a{} is dispatched and {stage:?}", d.action.0));
                 }
-                self.check_may_leave(d.action);
+                self.check_given(d.action, d.attempt);
+                self.check_may_leave(by, d.action);
             }
             Command::Relay { action, attempt, .. } => {
-                let frozen = self.store.failed;
+                let disk = self.node(by).is_some_and(|n| !n.disk.failed && n.fenced_at.is_none());
                 let proof = self.store.proof(*action);
-                let uncertain = self.call(*action).is_some_and(|c| c.request.rank == Rank::UncertainWrite);
-                if uncertain && !frozen && proof.result < attempt.0 {
+                let uncertain = self.calls.get(*action).is_some_and(|c| c.request.rank == Rank::UncertainWrite);
+                if uncertain && disk && proof.result < attempt.0 {
                     self.fail("result_before_answer", |_| {
                         format!("a{} is answered before its result is durable", action.0)
                     });
                 }
-                if let Some(call) = self.call_mut(*action) {
+                if let Some(call) = self.calls.get_mut(*action) {
                     call.on_wire = true;
                 }
                 self.check_one_answer(*action);
             }
-            Command::Answer { action, .. } => self.check_one_answer(*action),
+            Command::Answer { action, answer } => {
+                self.check_one_answer(*action);
+                // A refusal speaks of its own call and names another.
+                let is_said = answer.about == *action || answer.joined.is_some();
+                if let Some(call) = self.calls.get_mut(*action) {
+                    call.told = is_said.then_some((answer.about, answer.effect));
+                }
+            }
+            Command::Share { action, .. } => self.check_one_answer(*action),
             Command::CancelUpstream { action, .. } => {
-                let Some(call) = self.call_mut(*action) else { return };
+                let Some(call) = self.calls.get_mut(*action) else { return };
                 call.on_wire = false;
                 call.dead = true;
-                let (unsure, intent) = (call.is_retry, call.intent);
-                if unsure {
-                    let task = self.intents[intent].task;
-                    self.ledger.unsure[task] += 1;
+                if call.is_retry {
+                    self.tally.unsure[self.intents[call.intent].task] += 1;
                 }
             }
             Command::ForgetContent { action } => {
@@ -64,8 +110,21 @@ impl World<'_> {
         }
     }
 
+    /// Nothing stops a driver that is handed one attempt twice: the core must not do so.
+    fn check_given(&mut self, action: ActionId, attempt: AttemptNo) {
+        let step = self.step;
+        let Some(call) = self.calls.get_mut(action) else { return };
+        let last = std::mem::replace(&mut call.given, attempt.0);
+        if call.took.0 != attempt.0 {
+            call.took = (attempt.0, step);
+        }
+        if last >= attempt.0 {
+            self.fail("an_attempt_is_given_once", |_| format!("a{}#{} after #{last}", action.0, attempt.0));
+        }
+    }
+
     fn check_one_answer(&mut self, action: ActionId) {
-        let Some(call) = self.call_mut(action) else { return };
+        let Some(call) = self.calls.get_mut(action) else { return };
         call.promised += 1;
         if call.promised > 1 {
             self.fail("one_answer", |_| format!("a{} is answered twice", action.0));
@@ -73,8 +132,8 @@ impl World<'_> {
     }
 
     pub(super) fn count_answer(&mut self, action: ActionId) {
-        let (now, slack) = (self.now.mono, self.ledger.slack_ms);
-        let Some(call) = self.call_mut(action) else { return };
+        let (now, slack) = (self.now.mono, self.tally.slack_ms);
+        let Some(call) = self.calls.get_mut(action) else { return };
         call.answers += 1;
         let late_ms = now.ms_since(call.deadline);
         if late_ms > slack {
@@ -82,11 +141,39 @@ impl World<'_> {
         }
     }
 
+    /// A call came and is taken in, or not: the line is bounded, and the limits it brought may be in force from now on.
+    pub(super) fn check_admitted(&mut self, by: u32, action: ActionId, limits: Limits) {
+        let now = self.now;
+        let Some(scope) = self.calls.get(action).map(|c| self.intents[c.intent].scope) else { return };
+        let here = |c: &&super::calls::Call| c.home == by && self.intents[c.intent].scope == scope;
+        let on_wire = self.calls.iter().filter(|c| c.on_wire).filter(here).count();
+        let step = self.step;
+        let Some(node) = self.node(by) else { return };
+        let stage = node.core.live_view(now, action).map(|v| v.stage);
+        if stage == Some("waiting") {
+            let waits = |a: ActionId| node.core.live_view(now, a).is_some_and(|v| v.stage == "waiting");
+            let line = self.calls.iter().filter(here).filter(|c| waits(c.request.action)).count();
+            if line > limits.max_delayed_requests as usize {
+                return self.fail("line_is_bounded", |_| format!("a{} waits as one of {line}", action.0));
+            }
+        }
+        if node.number != self.owner.as_ref().map_or(by, |n| n.number) {
+            self.cover(Seen::FencedAsked);
+        }
+        let most = limits.max_concurrent_requests;
+        if on_wire > most as usize {
+            self.cover(Seen::FewerSlots);
+        }
+        if let Some(node) = self.node_mut(by) {
+            node.ledger.scopes[scope].limits.push((step, most, stage.is_some()));
+        }
+    }
+
     /// Invariants 1 and 7, at the decision and again at the first byte.
-    fn check_may_leave(&mut self, action: ActionId) {
-        let Some(call) = self.call(action) else { return };
+    fn check_may_leave(&mut self, by: u32, action: ActionId) {
+        let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
         let intent = &self.intents[call.intent];
-        let (scope, task) = (&self.ledger.scopes[intent.scope], intent.task);
+        let (scope, task) = (&node.ledger.scopes[intent.scope], intent.task);
         let until = scope.until.max(scope.told_until);
         if self.now.mono < until {
             let early_ms = until.ms_since(self.now.mono);
@@ -97,17 +184,19 @@ impl World<'_> {
             return self
                 .fail("closed_scope_is_left_alone", |_| format!("a{} leaves {early_ms} ms before its own", action.0));
         }
-        if self.ledger.cancelled[task] {
+        if node.ledger.cancelled[task] {
             self.fail("cancelled_never_wakes", |_| format!("a{} leaves after t{task} was cancelled", action.0));
         }
     }
 
-    pub(super) fn check_first_byte(&mut self, action: ActionId, attempt: AttemptNo) {
-        self.check_may_leave(action);
+    pub(super) fn check_first_byte(&mut self, by: u32, action: ActionId, attempt: AttemptNo) {
+        self.check_may_leave(by, action);
         self.check_intent(action, attempt);
         self.check_resend(action);
-        let Some(call) = self.call(action) else { return };
-        let (rule, intent) = (&call.request.rule, &self.intents[call.intent]);
+        self.check_slot(by, action);
+        self.check_name(action);
+        let Some(call) = self.calls.get(action) else { return };
+        let rule = &call.request.rule;
         if call.sends - call.refused >= rule.max_attempts {
             return self.fail("budget_is_kept", |_| format!("a{} leaves a time too many", action.0));
         }
@@ -115,19 +204,29 @@ impl World<'_> {
             return self.fail("no_one_starves", |_| format!("a{} leaves after its deadline", action.0));
         }
         let queued_ms = self.now.mono.ms_since(call.came);
-        if call.sends == 0 && !call.is_retry && queued_ms > rule.max_queue_seconds * 1_000 + self.ledger.slack_ms {
-            return self.fail("no_one_starves", |_| format!("a{} first leaves after {queued_ms} ms", action.0));
+        if call.sends == 0 && !call.is_retry && queued_ms > rule.max_queue_seconds * 1_000 + self.tally.slack_ms {
+            self.fail("no_one_starves", |_| format!("a{} first leaves after {queued_ms} ms", action.0));
         }
-        let scope = intent.scope;
-        let others = self.calls.iter().filter(|c| c.on_wire && self.intents[c.intent].scope == scope).count();
-        if others >= self.plan.limits.max_concurrent_requests as usize {
+    }
+
+    /// Whoever took a slot last found fewer than the limit of that time. A limit that is lowered takes no slot away.
+    fn check_slot(&mut self, by: u32, action: ActionId) {
+        let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
+        let scope = self.intents[call.intent].scope;
+        let others =
+            self.calls.iter().filter(|c| c.on_wire && c.home == by && self.intents[c.intent].scope == scope).count();
+        let (_, took) = call.took;
+        let limits = &node.ledger.scopes[scope].limits;
+        let first = limits.iter().rposition(|(step, _, surely)| *surely && *step <= took).unwrap_or(0);
+        let most = limits[first..].iter().map(|(_, most, _)| *most).max().unwrap_or(0);
+        if others >= most as usize {
             self.fail("slots_are_kept", |_| format!("a{} leaves beside {others}", action.0));
         }
     }
 
-    /// Invariants 3 and 10.
+    /// Invariants 3 and 10. What a fenced process appended after the fence is not on the disk, and lets nothing leave.
     fn check_intent(&mut self, action: ActionId, attempt: AttemptNo) {
-        let Some(call) = self.call(action) else { return };
+        let Some(call) = self.calls.get(action) else { return };
         let must = call.request.rank.writes() || call.request.journal_before;
         let proof = self.store.proof(action);
         if must && !(proof.requested && proof.sent == attempt.0) {
@@ -135,10 +234,27 @@ impl World<'_> {
         }
     }
 
+    /// A name that was used means what it was used for, for as long as an ended write is remembered at the least.
+    fn check_name(&mut self, action: ActionId) {
+        let now = self.now.mono;
+        let Some(call) = self.calls.get(action) else { return };
+        let (of, content) = (call.intent, call.request.content_digest);
+        if !(self.intents[of].is_named() && call.request.rank.writes() && content.is_some()) {
+            return;
+        }
+        let other = self.calls.iter().find(|c| {
+            let used = c.sends > c.refused && c.key_since.is_some_and(|at| now.ms_since(at) < NAMES_KEPT_MS);
+            c.intent == of && c.request.content_digest != content && used
+        });
+        if let Some(other) = other.map(|c| c.request.action.0) {
+            self.fail("a_name_means_one_thing", |_| format!("a{} leaves under the name of a{other}", action.0));
+        }
+    }
+
     /// Invariant 5.
     fn check_resend(&mut self, action: ActionId) {
         let now = self.now.mono;
-        let Some(call) = self.call(action).filter(|c| c.unknown && c.request.rank.writes()) else { return };
+        let Some(call) = self.calls.get(action).filter(|c| c.unknown && c.request.rank.writes()) else { return };
         let retention = call.request.key.as_ref().and_then(|k| k.retention_seconds);
         let honoured = retention.zip(call.key_since).is_some_and(|(s, since)| now.ms_since(since) < s * 1_000);
         let may = call.request.rank == Rank::IdempotentWrite && (honoured || call.request.repeatable);
@@ -148,14 +264,13 @@ impl World<'_> {
     }
 
     /// What an answer teaches whoever reads it.
-    pub(super) fn learn_head(&mut self, action: ActionId, _: AttemptNo, evidence: Evidence, head: Option<&HeadSeen>) {
+    pub(super) fn learn_head(&mut self, by: u32, action: ActionId, evidence: Evidence, head: Option<&HeadSeen>) {
         let now = self.now;
-        let Some(call) = self.call_mut(action).filter(|c| !c.dead) else { return };
+        let Some(call) = self.calls.get_mut(action).filter(|c| !c.dead) else { return };
         call.on_wire = false;
         call.is_retry = true;
         call.refused += u32::from(evidence == Evidence::Refused);
         call.heads += u32::from(head.is_some());
-        let scope = call.intent;
         let Some(head) = head else {
             call.unknown |= evidence == Evidence::Unknown;
             return;
@@ -166,97 +281,44 @@ impl World<'_> {
         let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
         let until = now.mono.plus_ms(wait_ms);
         call.not_before = until;
-        if matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable | Kind::Success) {
-            let told = &mut self.ledger.scopes[self.intents[scope].scope].told_until;
+        let scope = self.intents[call.intent].scope;
+        if matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable | Kind::Success)
+            && let Some(node) = self.node_mut(by)
+        {
+            let told = &mut node.ledger.scopes[scope].told_until;
             *told = (*told).max(until);
         }
     }
 
+    /// Wants of equal content that have no name are one another's equals: a repeat of one may have been answered with
+    /// what was done for the other, which then is missing there.
+    fn more_than_meant(&self, intent: &Intent) -> bool {
+        if intent.is_named() {
+            return true;
+        }
+        let equal = |i: &&Intent| {
+            !i.is_named() && (i.scope, i.route, i.digest) == (intent.scope, intent.route, intent.digest) && i.calls > 0
+        };
+        let equals = || self.intents.iter().filter(equal);
+        let done: u32 = equals().map(|i| i.effects).sum();
+        !equals().any(|i| i.loose) && done as usize > equals().count()
+    }
+
     /// Invariant 2, when an effect happens.
     pub(super) fn check_effect(&mut self, action: ActionId) {
-        let Some(call) = self.call(action) else { return };
+        let Some(call) = self.calls.get(action) else { return };
         let intent = &self.intents[call.intent];
         if !intent.rank.writes() || intent.repeatable {
             return;
         }
         let (by_call, by_intent) = (call.effects, intent.effects);
         // A clock set back while the process was away makes every key look younger: nothing left can tell.
-        let untold = self.ledger.clock_stepped && self.incarnation > 0;
-        if by_call > 1 || (by_intent > 1 && !intent.loose && !untold) {
+        let untold = self.tally.clock_stepped && self.processes > 1;
+        let too_many = by_intent > 1 && !intent.loose && !untold && self.more_than_meant(intent);
+        if by_call > 1 || too_many {
             self.fail("one_effect", |_| {
                 format!("a{}: {by_call} effects of the call, {by_intent} of its intent", action.0)
             });
-        }
-    }
-
-    pub(super) fn check_recovered(&mut self) {
-        for call in &mut self.calls {
-            call.on_wire = false;
-            call.dead = true;
-        }
-        let Some(core) = &self.core else { return };
-        let standing = core.durable_state().open.iter().find(|(_, o)| o.phase != Phase::Unknown);
-        if let Some((action, open)) = standing {
-            let what = format!("a{} is {:?} after the start", action.0, open.phase);
-            self.fail("one_outcome", |_| what);
-        }
-    }
-
-    /// Nothing is left to happen.
-    pub(super) fn check_end(&mut self) {
-        let Some(core) = &self.core else { return };
-        let live = core.live_actions();
-        let slots: u32 = core.scopes_view(self.now, usize::MAX).iter().map(|s| s.in_flight + s.delayed).sum();
-        if live > 0 || slots > 0 {
-            return self.fail("never_stuck", |_| format!("{live} actions live and {slots} places taken at the end"));
-        }
-        self.check_replay();
-        self.check_charges();
-        for index in 0..self.calls.len() {
-            self.check_call_at_end(ActionId(index as u128 + 1));
-        }
-    }
-
-    fn check_call_at_end(&mut self, action: ActionId) {
-        let Some(call) = self.call(action) else { return };
-        if !call.gone && call.answers != 1 {
-            let answers = call.answers;
-            return self.fail("one_answer", |_| format!("a{} stays and gets {answers} answers", action.0));
-        }
-        let trail = self.ledger.trails.get(&action).cloned().unwrap_or_default();
-        if trail.requested && trail.ended.is_none() && !trail.open_unknown {
-            return self.fail("one_outcome", |_| format!("a{} never ends", action.0));
-        }
-        let intent = &self.intents[call.intent];
-        match trail.ended {
-            Some((outcome, Effect::NotApplied)) if call.effects > 0 && intent.rank.writes() => {
-                let outcome = outcome.as_str();
-                self.fail("effect_is_true", |_| format!("a{} is {outcome}, not applied, and was", action.0));
-            }
-            Some((outcome, Effect::Applied)) if intent.effects == 0 && intent.rank.writes() => {
-                let outcome = outcome.as_str();
-                self.fail("effect_is_true", |_| format!("a{} is {outcome}, applied, and was not", action.0));
-            }
-            _ => {}
-        }
-    }
-
-    /// Invariant 6: what left was charged once, and what was charged left.
-    fn check_charges(&mut self) {
-        if self.ledger.lossy {
-            return;
-        }
-        for task in 0..self.ledger.charged.len() {
-            let (charged, left) = (self.ledger.charged[task], self.ledger.retries_left[task]);
-            let unsure = self.ledger.unsure[task];
-            if charged < left || charged > left + unsure {
-                self.fail("charged_once", |_| format!("t{task}: {charged} charged, {left} left, {unsure} unsure"));
-            }
-            let name = &self.fixtures.tasks[task];
-            let counted = self.core.as_ref().and_then(|c| c.durable_state().tasks.get(name)).map_or(0, |t| t.retries);
-            if u64::from(counted) != charged {
-                self.fail("charged_once", |_| format!("t{task}: {charged} by the journal, {counted} by the budget"));
-            }
         }
     }
 }

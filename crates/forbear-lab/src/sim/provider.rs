@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::effect::Evidence;
+use forbear_core::ids::Digest;
 use forbear_core::input::HeadSeen;
 use forbear_core::time::{Mono, Now, Wall};
 
+use super::chance::Rng;
+use super::coverage::{Coverage, Seen};
 use super::plan::Storm;
-use super::rng::Rng;
 
 /// What a call meets, in the order of [`Storm::weights`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +68,12 @@ pub(super) struct Reply {
 pub(super) struct Provider {
     closed_until: BTreeMap<usize, Mono>,
     keys: BTreeMap<u128, KeyRecord>,
-    pub(super) arrivals: u64,
+    pub(super) saw: Coverage,
 }
 
 struct KeyRecord {
     since: Mono,
+    content: Option<Digest>,
     done: bool,
 }
 
@@ -81,14 +84,17 @@ pub(super) struct Arrival {
     pub(super) key: Option<u128>,
     /// How long the key is honoured; none where it is not.
     pub(super) retention_ms: Option<u64>,
+    pub(super) content: Option<Digest>,
 }
 
 impl Provider {
     pub(super) fn arrive(&mut self, rng: &mut Rng, now: Now, storm: &Storm, who: Arrival) -> Reply {
-        self.arrivals += 1;
         let after_ms = if rng.permille(storm.slow_permille) { rng.range(1_000, 40_000) } else { rng.range(1, 80) };
         let mut reply = self.answer(rng, now, storm, who);
         reply.after_ms = after_ms;
+        if reply.silent {
+            self.saw.add(Seen::Silent);
+        }
         reply
     }
 
@@ -102,13 +108,21 @@ impl Provider {
             Fate::Throttle | Fate::ThrottleSilent => {
                 let wait_ms = rng.range(0, storm.retry_after_s_max) * 1_000;
                 if fate == Fate::ThrottleSilent {
+                    self.saw.add(Seen::ThrottledSilently);
                     return refusal(None);
                 }
+                self.saw.add(Seen::Throttled);
                 self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
                 refusal(Some(wait_ms))
             }
-            Fate::DropBefore => lost(None),
-            Fate::Refused => Reply { evidence: Evidence::Refused, ..lost(None) },
+            Fate::DropBefore => {
+                self.saw.add(Seen::Dropped);
+                lost(None)
+            }
+            Fate::Refused => {
+                self.saw.add(Seen::Refused);
+                Reply { evidence: Evidence::Refused, ..lost(None) }
+            }
             Fate::Silent => Reply { silent: true, ..lost(None) },
             Fate::Overloaded => head(503, Kind::Unavailable, false, None),
             Fate::OverloadedBeforeWork => head(503, Kind::Unavailable, true, Some(rng.range(0, 5) * 1_000)),
@@ -123,15 +137,28 @@ impl Provider {
 
     fn worked(&mut self, rng: &mut Rng, now: Now, who: Arrival, fate: Fate) -> Reply {
         let effect_in_ms = match self.known(now, who) {
-            Some(true) => None,
-            Some(false) => return head(409, Kind::InProgress, false, None),
+            Some(_) if self.means_something_else(who) => return head(400, Kind::Rejected, false, None),
+            Some(true) => {
+                self.saw.add(Seen::KeyAnswered);
+                None
+            }
+            Some(false) => {
+                self.saw.add(Seen::KeyInProgress);
+                return head(409, Kind::InProgress, false, None);
+            }
             None if fate == Fate::Late => Some(rng.range(1, 20_000)),
             None => Some(0),
         };
         if effect_in_ms.is_some()
             && let Some(key) = who.key.filter(|_| who.retention_ms.is_some())
         {
-            self.keys.insert(key, KeyRecord { since: now.mono, done: effect_in_ms == Some(0) });
+            let record = KeyRecord { since: now.mono, content: who.content, done: effect_in_ms == Some(0) };
+            if self.keys.insert(key, record).is_some() {
+                self.saw.add(Seen::KeyForgotten);
+            }
+        }
+        if effect_in_ms.is_some() && matches!(fate, Fate::DropAfter | Fate::SilentAfter | Fate::ErrorAfter) {
+            self.saw.add(Seen::EffectUnanswered);
         }
         let reply = match fate {
             Fate::DropAfter | Fate::Late => lost(None),
@@ -143,6 +170,7 @@ impl Provider {
                     && let Some(answer) = &mut reply.answer
                 {
                     // The last one of its window: the scope closes with a success.
+                    self.saw.add(Seen::ClosedBySuccess);
                     let wait_ms = rng.range(1, 20) * 1_000;
                     self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
                     answer.classification.boundary = Some(boundary(wait_ms, BoundarySource::RateLimit));
@@ -158,6 +186,11 @@ impl Provider {
         let retention = who.retention_ms?;
         let record = self.keys.get(&who.key?)?;
         (now.mono.ms_since(record.since) < retention).then_some(record.done)
+    }
+
+    fn means_something_else(&self, who: Arrival) -> bool {
+        let record = who.key.and_then(|k| self.keys.get(&k));
+        record.is_some_and(|r| r.content.is_some() && who.content.is_some() && r.content != who.content)
     }
 
     pub(super) fn commit(&mut self, key: Option<u128>) {

@@ -8,7 +8,8 @@ use forbear_core::event::{Event, Fact};
 use forbear_core::ids::ActionId;
 use forbear_core::time::Now;
 
-use super::rng::Rng;
+use super::chance::Rng;
+use super::plan::index;
 
 pub(super) struct Entry {
     pub(super) event: Event,
@@ -30,26 +31,15 @@ pub(super) struct Store {
     pub(super) journal: Vec<Entry>,
     /// How many of them are on the disk.
     pub(super) durable: usize,
-    /// A commit is under way, up to here.
-    pub(super) committing: Option<usize>,
-    /// Nothing is written any more, whether the core knows it yet or not.
-    pub(super) failed: bool,
-    /// The last number that the core appended, written or not.
-    pub(super) appended: u64,
     proofs: BTreeMap<ActionId, Proof>,
     snapshots: Vec<Durable>,
 }
 
 impl Store {
     pub(super) fn append(&mut self, event: Event, at: Now) {
-        self.appended = event.seq.0;
-        if self.failed {
-            return;
-        }
         self.journal.push(Entry { event, at });
     }
 
-    /// Everything up to here is on the disk.
     pub(super) fn advance(&mut self, up_to: usize) {
         for entry in &self.journal[self.durable..up_to] {
             let Some(action) = entry.event.action else { continue };
@@ -73,15 +63,13 @@ impl Store {
         self.snapshots.push(state);
     }
 
-    /// The process or the disk is gone: of what was not acknowledged some prefix survives.
+    /// The process or the disk is gone: of what was not acknowledged some prefix survives. Says how many do not.
     pub(super) fn lose_suffix(&mut self, rng: &mut Rng) -> usize {
         let waiting = self.journal.len() - self.durable;
-        let kept = usize::try_from(rng.range(0, waiting as u64)).unwrap_or(0);
-        self.advance(self.durable + kept);
+        let lost = index(rng.range(0, waiting as u64));
+        self.advance(self.durable + waiting - lost);
         self.journal.truncate(self.durable);
-        self.appended = self.durable as u64;
-        self.committing = None;
-        waiting - kept
+        lost
     }
 
     /// What a start would read: the newest durable snapshot, and events from at or before its end.
@@ -90,7 +78,7 @@ impl Store {
         self.snapshots.retain(|s| s.seq.0 <= end);
         let Some(snapshot) = self.snapshots.last() else { return (None, 0) };
         let from = rng.range(0, snapshot.seq.0);
-        (Some(snapshot.clone()), usize::try_from(from).unwrap_or(0))
+        (Some(snapshot.clone()), index(from))
     }
 
     pub(super) fn tail(&self, from: usize) -> impl Iterator<Item = &Event> {

@@ -1,134 +1,116 @@
-//! The loop: the earliest happening is taken, the clock jumps to it, the core hears of it, and its commands become
+//! The loop: the earliest happening is taken, the clock jumps to it, a core hears of it, and its commands become
 //! happenings again. At the end nothing may be left.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use forbear_core::Coordinator;
 use forbear_core::command::{Command, Commands, Dispatch};
+use forbear_core::coordinator::WakeReason;
+use forbear_core::effect::Evidence;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input};
 use forbear_core::time::{Mono, Now, Wall};
-use forbear_core::{Coordinator, effect::Evidence};
 
-use super::agents::Call;
-use super::checks::Ledger;
-use super::plan::{Fixtures, Intent, Plan};
+use super::agents::Again;
+use super::calls::Calls;
+use super::chance::{Chance, Site};
+use super::checks::Tally;
+use super::coverage::{Coverage, Seen, of_outcome};
+use super::intents::{Fixtures, Intent};
+use super::ledger::Ledger;
+use super::node::Node;
+use super::plan::{Foreseen, Plan, Schedule};
 use super::provider::Provider;
-use super::rng::Rng;
+use super::queue::Queue;
 use super::store::Store;
+use super::trace::{Trace, brief};
 
 /// 2026-01-01T00:00:00Z, so that traces read as times of day.
 const START: Wall = Wall(1_767_225_600_000);
 /// The monotonic clock does not start at zero: nothing may lean on that.
-const ORIGIN: Mono = Mono(1_000_000_000_000);
+pub(super) const ORIGIN: Mono = Mono(1_000_000_000_000);
+/// From here on something is late enough to be counted.
+const LATE_MS: u64 = 1_000;
 
-/// What is going to happen. What the process would do carries the incarnation that meant to do it.
+/// What is going to happen. What a process would do carries its number: with the process it is gone.
 pub(super) enum Happening {
-    Asks { intent: usize },
+    Foreseen(Foreseen),
+    Asks { intent: usize, again: Again },
     AsksAgain { action: ActionId },
+    AsksAsWell { action: ActionId },
     Leaves { action: ActionId },
-    Cancels { task: usize },
-    Runs { incarnation: u32, command: Command },
-    FirstByte { incarnation: u32, dispatch: Dispatch },
-    Commits { intent: usize, action: ActionId, key: Option<u128> },
-    Head { incarnation: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
-    HeardTwice { incarnation: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<HeadSeen> },
-    Ends { incarnation: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd },
-    Flushed { incarnation: u32, up_to: usize },
-    Acknowledged { incarnation: u32, up_to: usize },
-    FailureIsTold { incarnation: u32 },
-    Thaws { incarnation: u32 },
-    Crashes,
+    Runs { by: u32, command: Command },
+    FirstByte { by: u32, dispatch: Dispatch },
+    Commits { action: ActionId, key: Option<u128> },
+    Head { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
+    HeardTwice { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
+    Ends { by: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd },
+    Flushed { by: u32, up_to: usize },
+    Acknowledged { by: u32, up_to: usize },
+    FailureIsTold { by: u32 },
+    Thaws { by: u32 },
     Starts,
-    WallSteps { ms: i64 },
-    Suspends { ms: u64 },
-    Fills { full: bool },
-    LoadsPolicy,
-    Drains,
+    OldEnds,
 }
 
 pub(super) struct World<'f> {
     pub(super) fixtures: &'f Fixtures,
-    pub(super) rng: Rng,
+    pub(super) chance: Chance,
     pub(super) plan: Plan,
+    /// Which of the plan's policies is in force.
+    pub(super) policy: usize,
     pub(super) now: Now,
-    pub(super) core: Option<Coordinator>,
-    pub(super) incarnation: u32,
-    pub(super) queue: BTreeMap<(Mono, u64), Happening>,
-    order: u64,
+    /// The process that owns the journal, and one that did and does not know or has not ended yet.
+    pub(super) owner: Option<Node>,
+    pub(super) old: Option<Node>,
+    /// How many there were.
+    pub(super) processes: u32,
+    queue: Queue,
+    counts: BTreeMap<Site, u64>,
     pub(super) store: Store,
     pub(super) provider: Provider,
     pub(super) intents: Vec<Intent>,
-    pub(super) calls: Vec<Call>,
-    pub(super) ledger: Ledger,
+    pub(super) calls: Calls,
+    pub(super) tally: Tally,
     pub(super) step: u64,
+    pub(super) coverage: Coverage,
     pub(super) broken: Option<(&'static str, String)>,
-    trace: Option<Vec<String>>,
+    pub(super) trace: Option<Trace>,
 }
 
 impl<'f> World<'f> {
-    pub(super) fn new(fixtures: &'f Fixtures, seed: u64, traced: bool) -> Self {
-        let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng);
-        let intents = plan.intents(&mut rng);
+    pub(super) fn new(fixtures: &'f Fixtures, schedule: Schedule, traced: bool, recorded: bool) -> Self {
         let now = Now { mono: ORIGIN, wall: START };
-        let (core, _) = Coordinator::recover(plan.settings.clone(), seed, now, None, []);
+        let Schedule { seed, plan, intents, atoms, calm } = schedule;
+        let (core, _) = Coordinator::recover(plan.policies[0].settings.clone(), seed, now, None, []);
         let mut world = Self {
             fixtures,
-            rng,
+            chance: Chance::new(seed, calm, recorded),
+            tally: Tally::new(&plan),
+            policy: 0,
             now,
-            core: Some(core),
-            incarnation: 0,
-            queue: BTreeMap::new(),
-            order: 0,
+            owner: Some(Node::new(1, core, Ledger::default(), 0)),
+            old: None,
+            processes: 1,
+            queue: Queue::default(),
+            counts: BTreeMap::new(),
             store: Store::default(),
             provider: Provider::default(),
-            ledger: Ledger::new(&plan),
-            plan,
             intents,
-            calls: Vec::new(),
+            calls: Calls::default(),
+            plan,
             step: 0,
+            coverage: Coverage::default(),
             broken: None,
-            trace: traced.then(Vec::new),
+            trace: traced.then(Trace::default),
         };
-        world.note(|w| format!("seed {seed}: {:?}", w.plan));
-        world.foresee();
+        if world.plan.gap_ms > 0 {
+            world.cover(Seen::IdleDay);
+        }
+        for atom in atoms {
+            world.later(atom.at_ms, Happening::Foreseen(atom.what));
+        }
         world
-    }
-
-    /// What does not depend on anything else that happens.
-    fn foresee(&mut self) {
-        let span = self.plan.span_ms;
-        for intent in 0..self.intents.len() {
-            let at = self.rng.range(0, span);
-            self.later(at, Happening::Asks { intent });
-        }
-        for _ in 0..self.plan.cancels {
-            let (at, task) = (self.rng.range(0, span), self.rng.pick(&[0, 1, 2, 3]));
-            self.later(at, Happening::Cancels { task });
-        }
-        for _ in 0..self.plan.crashes {
-            let at = self.rng.range(1, span * 2);
-            self.later(at, Happening::Crashes);
-        }
-        for _ in 0..self.plan.wall_steps {
-            let (at, ms) = (self.rng.range(0, span), self.rng.pick(&[-3_600_000, -5_000, 5_000, 3_600_000]));
-            self.later(at, Happening::WallSteps { ms });
-        }
-        for _ in 0..self.plan.suspends {
-            let (at, ms) = (self.rng.range(0, span), self.rng.range(1_000, 3_600_000));
-            self.later(at, Happening::Suspends { ms });
-        }
-        if self.plan.fills {
-            let (from, to) = (self.rng.range(0, span), self.rng.range(0, span));
-            self.later(from, Happening::Fills { full: true });
-            self.later(to, Happening::Fills { full: false });
-            self.later(to, Happening::LoadsPolicy);
-        }
-        if self.plan.drains {
-            let at = self.rng.range(span / 2, span);
-            self.later(at, Happening::Drains);
-        }
     }
 
     pub(super) fn run(&mut self, steps_max: u64) {
@@ -137,20 +119,17 @@ impl<'f> World<'f> {
             if self.step > steps_max {
                 return self.fail("it_ends", |_| format!("still busy after {steps_max} steps"));
             }
-            let wake = self.core.as_ref().and_then(Coordinator::next_wakeup);
-            let wake = wake.map(|(at, _)| at.max(self.now.mono).plus_ms(self.plan.wake_late_ms));
-            let next = self.queue.first_key_value().map(|((at, _), _)| *at);
-            match (next, wake) {
+            match (self.queue.next_at(), self.next_wake()) {
                 (None, None) => break,
-                (Some(at), wake) if wake.is_none_or(|w| at <= w) => {
-                    if let Some(((at, _), happening)) = self.queue.pop_first() {
+                (Some(at), wake) if wake.is_none_or(|(w, _)| at <= w) => {
+                    if let Some((at, happening)) = self.queue.pop() {
                         self.jump_to(at);
                         self.happens(happening);
                     }
                 }
-                (_, Some(at)) => {
+                (_, Some((at, by))) => {
                     self.jump_to(at);
-                    self.wake();
+                    self.wake(by);
                 }
                 (Some(_), None) => {}
             }
@@ -161,12 +140,22 @@ impl<'f> World<'f> {
         }
     }
 
-    fn wake(&mut self) {
-        self.note(|w| format!("wake {:?}", w.core.as_ref().and_then(Coordinator::next_wakeup).map(|(_, r)| r)));
-        let before = self.core.as_ref().and_then(Coordinator::next_wakeup);
-        self.tell(Input::Wake);
-        let after = self.core.as_ref().and_then(Coordinator::next_wakeup);
-        if let (Some((at, reason)), Some(_)) = (after, before)
+    /// When a core's timer fires next, and whose.
+    fn next_wake(&self) -> Option<(Mono, u32)> {
+        let nodes = self.owner.iter().chain(&self.old);
+        let wakes = nodes.filter_map(|n| Some((n.core.next_wakeup()?.0, n.number)));
+        wakes.map(|(at, by)| (at.max(self.now.mono).plus_ms(self.plan.wake_late_ms), by)).min()
+    }
+
+    fn wake(&mut self, by: u32) {
+        let due = |w: &Self| w.node(by).and_then(|n| n.core.next_wakeup());
+        if self.plan.wake_late_ms >= LATE_MS {
+            self.cover(Seen::LateTimer);
+        }
+        let before: Option<(Mono, WakeReason)> = due(self);
+        self.note(|w| format!("{}wake {:?}", w.tag(by), before.map(|(_, reason)| reason)));
+        self.tell(by, Input::Wake);
+        if let (Some((at, reason)), Some(_)) = (due(self), before)
             && at <= self.now.mono
         {
             self.fail("never_stuck", |_| format!("after a wake the core still wants one at once: {reason:?}"));
@@ -175,52 +164,79 @@ impl<'f> World<'f> {
 
     fn happens(&mut self, happening: Happening) {
         match happening {
-            Happening::Asks { intent } => self.asks(intent),
+            Happening::Foreseen(what) => self.comes(what),
+            Happening::Asks { intent, again } => self.asks(intent, again),
             Happening::AsksAgain { action } => self.asks_again(action),
+            Happening::AsksAsWell { action } => self.asks_as_well(action),
             Happening::Leaves { action } => self.leaves(action),
-            Happening::Cancels { task } => self.cancels(task),
-            Happening::Runs { incarnation, command } => self.runs(incarnation, command),
-            Happening::FirstByte { incarnation, dispatch } => self.first_byte(incarnation, dispatch),
-            Happening::Commits { intent, action, key } => self.commits(intent, action, key),
-            Happening::Head { incarnation, action, attempt, evidence, answer } => {
-                self.head(incarnation, action, attempt, evidence, answer);
+            Happening::Runs { by, command } => self.runs(by, command),
+            Happening::FirstByte { by, dispatch } => self.first_byte(by, dispatch),
+            Happening::Commits { action, key } => self.commits(action, key),
+            Happening::Head { by, action, attempt, evidence, answer } => {
+                self.head(by, action, attempt, evidence, answer);
             }
-            Happening::Ends { incarnation, action, attempt, end } => self.ends(incarnation, action, attempt, end),
-            Happening::Flushed { incarnation, up_to } => self.flushed(incarnation, up_to),
-            Happening::Acknowledged { incarnation, up_to } => self.acknowledged(incarnation, up_to),
-            Happening::HeardTwice { incarnation, action, attempt, evidence, answer } => {
-                self.heard_twice(incarnation, action, attempt, evidence, answer);
+            Happening::HeardTwice { by, action, attempt, evidence, answer } => {
+                self.heard_twice(by, action, attempt, evidence, answer);
             }
-            Happening::FailureIsTold { incarnation } => self.failure_is_told(incarnation),
-            Happening::Thaws { incarnation } => self.thaws(incarnation),
-            Happening::Crashes => self.crashes(),
+            Happening::Ends { by, action, attempt, end } => self.ends(by, action, attempt, end),
+            Happening::Flushed { by, up_to } => self.flushed(by, up_to),
+            Happening::Acknowledged { by, up_to } => self.acknowledged(by, up_to),
+            Happening::FailureIsTold { by } => self.failure_is_told(by),
+            Happening::Thaws { by } => self.thaws(by),
             Happening::Starts => self.starts(),
-            Happening::WallSteps { ms } => {
+            Happening::OldEnds => self.old_ends(),
+        }
+    }
+
+    fn comes(&mut self, what: Foreseen) {
+        match what {
+            Foreseen::Asks { intent } => self.asks(intent, Again::Marked),
+            Foreseen::Cancels { task } => self.cancels(task),
+            Foreseen::Crashes => self.crashes(),
+            Foreseen::TakesOver => self.takes_over(),
+            Foreseen::WallSteps { ms } => {
+                self.cover(if ms < 0 { Seen::WallBack } else { Seen::WallForward });
                 self.note(|_| format!("wall clock steps by {ms} ms"));
                 self.now.wall.0 += ms;
-                self.ledger.clock_stepped = true;
+                self.tally.clock_stepped = true;
                 // Deadlines are wall time.
-                self.ledger.slack_ms += ms.unsigned_abs();
+                self.tally.slack_ms += ms.unsigned_abs();
             }
-            Happening::Suspends { ms } => {
+            Foreseen::Suspends { ms } => {
+                self.cover(Seen::Suspend);
                 self.note(|_| format!("suspended for {ms} ms"));
                 self.jump_to(self.now.mono.plus_ms(ms));
-                self.ledger.slack_ms += ms;
+                self.tally.slack_ms += ms;
             }
-            Happening::Fills { full } => {
+            Foreseen::Fills { full } => {
+                self.cover(Seen::StoreFull);
                 self.note(|_| format!("store full: {full}"));
-                self.tell(Input::StoreFull(full));
+                self.tell_all(|| Input::StoreFull(full));
             }
-            Happening::LoadsPolicy => {
-                let settings = self.plan.settings.clone();
-                self.note(|_| "policy loaded again".to_owned());
-                self.tell(Input::PolicyLoaded { settings, by: "person".into() });
-            }
-            Happening::Drains => {
+            Foreseen::LoadsPolicy { number } => self.loads_policy(number),
+            Foreseen::Drains => {
+                self.cover(Seen::Drain);
                 self.note(|_| "drain".to_owned());
-                self.tell(Input::Drain);
+                if let Some(by) = self.owner.as_ref().map(|n| n.number) {
+                    self.tell(by, Input::Drain);
+                }
             }
         }
+    }
+
+    fn loads_policy(&mut self, number: usize) {
+        self.policy = number;
+        self.cover(Seen::Reload);
+        let settings = self.plan.policies[number].settings.clone();
+        let spent = self.owner.as_ref().and_then(|n| n.ledger.charged.iter().max().copied()).unwrap_or(0);
+        if u64::from(settings.task.max_retries) < spent {
+            self.cover(Seen::SmallerBudget);
+        }
+        self.note(|w| {
+            let p = &w.plan.policies[number];
+            format!("policy {} loaded: {:?}, {:?}", number + 1, p.settings.task, p.limits)
+        });
+        self.tell_all(|| Input::PolicyLoaded { settings: settings.clone(), by: "person".into() });
     }
 
     pub(super) fn jump_to(&mut self, at: Mono) {
@@ -234,47 +250,72 @@ impl<'f> World<'f> {
     }
 
     pub(super) fn at(&mut self, at: Mono, happening: Happening) {
-        self.order += 1;
-        self.queue.insert((at, self.order), happening);
+        self.queue.push(at, happening);
     }
 
-    /// The core hears; what it commands is appended at once and otherwise run soon.
-    pub(super) fn tell(&mut self, input: Input) {
-        let Some(core) = &mut self.core else { return };
-        let out = core.handle(self.now, input);
-        self.take(out);
+    pub(super) fn node(&self, number: u32) -> Option<&Node> {
+        self.owner.iter().chain(&self.old).find(|n| n.number == number)
     }
 
-    pub(super) fn take(&mut self, out: Commands) {
-        for command in out {
-            match command {
-                Command::Append { event, behind } => self.append(*event, behind),
-                command => {
-                    self.note(|_| format!("  > {}", brief(&command)));
-                    self.check_command(&command);
-                    let late = self.rng.range(0, self.plan.command_late_ms);
-                    // Commands of one action keep their order; those of different actions do not.
-                    let soon = self.now.mono.plus_ms(late);
-                    let at = match command.action().and_then(|a| self.call_mut(a)) {
-                        Some(call) => {
-                            call.commands_at = call.commands_at.max(soon);
-                            call.commands_at
-                        }
-                        None => soon,
-                    };
-                    let incarnation = self.incarnation;
-                    self.at(at, Happening::Runs { incarnation, command });
-                }
-            }
+    pub(super) fn node_mut(&mut self, number: u32) -> Option<&mut Node> {
+        self.owner.iter_mut().chain(&mut self.old).find(|n| n.number == number)
+    }
+
+    /// A core hears; what it commands is appended at once and otherwise run soon.
+    pub(super) fn tell(&mut self, by: u32, input: Input) {
+        let now = self.now;
+        let Some(node) = self.node_mut(by) else { return };
+        let out = node.core.handle(now, input);
+        self.take(by, out);
+    }
+
+    fn tell_all(&mut self, input: impl Fn() -> Input) {
+        let all: Vec<u32> = self.owner.iter().chain(&self.old).map(|n| n.number).collect();
+        for by in all {
+            self.tell(by, input());
         }
     }
 
-    pub(super) fn call(&self, action: ActionId) -> Option<&Call> {
-        self.calls.get(usize::try_from(action.0).ok()?.checked_sub(1)?)
+    pub(super) fn take(&mut self, by: u32, out: Commands) {
+        for command in out {
+            if let Command::Append { event, behind } = command {
+                self.append(by, *event, behind);
+                continue;
+            }
+            self.note(|w| format!("  {}> {}", w.tag(by), brief(&command)));
+            self.check_command(by, &command);
+            // Commands of one action keep their order, since they lie in one mailbox; those of different ones do not.
+            let late_max = self.plan.command_late_ms;
+            let Some(call) = command.action().and_then(|a| self.calls.get_mut(a)) else { continue };
+            call.commands += 1;
+            let of = call.request.action.0 as u64;
+            let late =
+                if late_max == 0 { 0 } else { self.chance.at(Site::Command, of, call.commands).range(0, late_max) };
+            let soon = self.now.mono.plus_ms(late);
+            call.commands_at = call.commands_at.max(soon);
+            let at = call.commands_at;
+            if late >= LATE_MS {
+                self.cover(Seen::LateCommand);
+            }
+            self.at(at, Happening::Runs { by, command });
+        }
     }
 
-    pub(super) fn call_mut(&mut self, action: ActionId) -> Option<&mut Call> {
-        self.calls.get_mut(usize::try_from(action.0).ok()?.checked_sub(1)?)
+    /// How many of a kind there were before.
+    pub(super) fn count(&mut self, site: Site) -> u64 {
+        let count = self.counts.entry(site).or_default();
+        *count += 1;
+        *count
+    }
+
+    pub(super) const fn cover(&mut self, seen: Seen) {
+        self.coverage.add(seen);
+    }
+
+    pub(super) const fn cover_outcome(&mut self, outcome: forbear_core::event::Outcome) {
+        if let Some(seen) = of_outcome(outcome) {
+            self.cover(seen);
+        }
     }
 
     pub(super) fn fail(&mut self, check: &'static str, message: impl FnOnce(&Self) -> String) {
@@ -283,39 +324,5 @@ impl<'f> World<'f> {
             self.note(|_| format!("BROKEN {check}: {message}"));
             self.broken = Some((check, message));
         }
-    }
-
-    /// Costs nothing unless this run is told.
-    pub(super) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.trace.is_none() {
-            return;
-        }
-        let mut text = String::new();
-        let ms = self.now.mono.ms_since(ORIGIN);
-        let _ = write!(text, "{:>7}.{:03} {}", ms / 1_000, ms % 1_000, line(self));
-        if let Some(trace) = &mut self.trace {
-            trace.push(text);
-        }
-    }
-
-    pub(super) fn into_trace(self) -> Vec<String> {
-        self.trace.unwrap_or_default()
-    }
-}
-
-/// Short names: `a3#2` is the second attempt of the third call.
-pub(super) fn brief(command: &Command) -> String {
-    match command {
-        Command::Append { event, .. } => format!("append {}", event.seq.0),
-        Command::Dispatch(d) => format!("dispatch a{}#{}", d.action.0, d.attempt.0),
-        Command::ReadBody { action } => format!("read the body of a{}", action.0),
-        Command::Relay { action, attempt, stamp } => {
-            format!("relay a{}#{} {}", action.0, attempt.0, stamp.outcome.as_str())
-        }
-        Command::Answer { action, answer } => {
-            format!("answer a{} {} {}: {}", action.0, answer.status, answer.stamp.outcome.as_str(), answer.reason)
-        }
-        Command::CancelUpstream { action, attempt } => format!("cancel upstream a{}#{}", action.0, attempt.0),
-        Command::ForgetContent { action } => format!("forget the content of a{}", action.0),
     }
 }

@@ -59,7 +59,9 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
         Err(body::BodyError::TooLarge { .. }) => {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large.");
         }
-        Err(body::BodyError::Broken(_)) => return problem(StatusCode::BAD_REQUEST, "broken", "The body is broken."),
+        Err(body::BodyError::Broken(_) | body::BodyError::Silent { .. }) => {
+            return problem(StatusCode::BAD_REQUEST, "broken", "The body is broken.");
+        }
     };
     let Ok(uri) = target::upstream_uri(&proxy.base_path, rest) else {
         return problem(StatusCode::BAD_REQUEST, "bad-target", "No such target.");

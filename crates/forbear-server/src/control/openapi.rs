@@ -1,7 +1,7 @@
 //! The OpenAPI document of the control API, from the same types and handlers that answer.
 
 use axum::Json;
-use forbear_api::control::{ActionRow, ActionStory, Ready, ScopeRow, TaskCancelled};
+use forbear_api::control::{ActionRow, ActionStory, Ready, ScopeRow, Scopes, TaskCancelled};
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
 
@@ -16,7 +16,7 @@ use utoipa::OpenApi;
         super::reads::own_action,
         super::cancel_task
     ),
-    components(schemas(ActionRow, ActionStory, Problem, Ready, ScopeRow, TaskCancelled))
+    components(schemas(ActionRow, ActionStory, Problem, Ready, ScopeRow, Scopes, TaskCancelled))
 )]
 struct Document;
 

@@ -1,7 +1,7 @@
 //! From what the core and the store know to what is said over the wire.
 
 use forbear_api::At;
-use forbear_api::control::{ActionRow, ScopeLimits, ScopeRow, Standing, Window};
+use forbear_api::control::{ActionRow, ScopeLimits, ScopeRow, Scopes, Standing, Window};
 use forbear_core::time::Wall;
 use forbear_core::view::{LiveView, ScopeView};
 
@@ -12,9 +12,10 @@ pub(super) const fn at(wall: Wall) -> At {
     At(wall.0)
 }
 
+/// Of these the first `max`.
 #[must_use]
-pub fn scope_rows(views: &[ScopeView]) -> Vec<ScopeRow> {
-    views.iter().map(scope_row).collect()
+pub fn scopes_of(views: &[ScopeView], max: usize) -> Scopes {
+    Scopes { items: views.iter().take(max).map(scope_row).collect(), cut: views.len() > max }
 }
 
 #[must_use]

@@ -54,6 +54,9 @@ pub fn text_of(event: &Event) -> String {
         }
         Fact::TaskCancelled { task, by } => format!("task {task} cancelled by {by}"),
         Fact::ActionFinished(f) => finished(f),
+        Fact::CallJoined { how } => {
+            format!("an equal call ({}) waits for this result and is not sent", how.as_str())
+        }
         Fact::LogGap { events_at_most, reason } => format!("at most {events_at_most} events are missing: {reason}"),
     }
 }

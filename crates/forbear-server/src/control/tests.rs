@@ -32,7 +32,7 @@ fn world(ready: Ready) -> World {
         token: ControlToken::load_or_make(dir.path()).unwrap(),
         data_dir: dir.path().to_owned(),
         ready: Arc::new(move || ready.clone()),
-        scopes: Arc::new(Vec::new),
+        scopes: Arc::new(Default::default),
         live: Arc::new(|action| {
             (action == ActionId(3)).then_some(LiveView {
                 action,
@@ -77,6 +77,7 @@ fn journal(dir: &std::path::Path) {
             status: Some(200),
             reason: None,
             waited_for: None,
+            agent_left: false,
             straight: Some(Straight {
                 task: TaskId::new(&format!("t{n}")),
                 run: RunId::new("r"),
@@ -266,4 +267,25 @@ async fn a_journal_that_cannot_be_read_is_an_error_with_its_code() {
     }
     let (status, _, body) = ask(&world, "GET", "/-/v1/actions", &[("authorization", &bearer(&world))]).await;
     assert!(status == StatusCode::INTERNAL_SERVER_ERROR && body.contains("FB2011"), "{status} {body}");
+}
+
+#[test]
+fn a_register_that_is_not_whole_says_so() {
+    let view = forbear_core::view::ScopeView {
+        scope: forbear_core::ids::ScopeId::new("p/x"),
+        next_allowed_at: None,
+        remaining: None,
+        reset_after_seconds: None,
+        source: None,
+        raw: None,
+        in_flight: 0,
+        delayed: 0,
+        limits: None,
+        retries_last_minute: 0,
+        windows: Vec::new(),
+    };
+    for (known, shown, cut) in [(2, 2, false), (3, 3, false), (4, 3, true)] {
+        let scopes = super::scopes_of(&vec![view.clone(); known], 3);
+        assert_eq!((scopes.items.len(), scopes.cut), (shown, cut));
+    }
 }

@@ -11,17 +11,20 @@ use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, response};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Gateway;
 use super::call::Call;
+use super::copy::Recorder;
 use super::marks::Marks;
 use super::{location, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
-use crate::http::body::{RequestBody, UpstreamBody};
+use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
-use crate::http::relay::{self, AgentBody, Begun};
+use crate::http::relay::{self, AgentBody, Begun, FOLLOW_MAX};
 use crate::http::upstream::{self, Answer, SendError, SendOptions};
+use crate::shard::Shard;
 
 /// How much of a refusal's body is read for its meaning.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -70,11 +73,26 @@ impl Call {
             biased;
             sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
             () = cancelled(&mailbox) => return Commands::new(),
+            () = left_for_long(self.left.as_deref(), &gateway.shard, dispatch.action) => {
+                let why = format!("its agent left, and no answer came in the {} s after that", FOLLOW_MAX.as_secs());
+                let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) };
+                return self.report(dispatch.attempt, report);
+            }
         };
         let report = match sent {
             Ok(answer) => self.understand_answer(answer).await,
             Err(e) if e.held_back => return Commands::new(),
-            Err(e) => self.failed(e),
+            Err(e) => {
+                // A body that broke off says before its connection does that the agent has left.
+                let has_left = matches!(e.body_error, Some(BodyError::Broken(_)));
+                let report = self.failed(e);
+                if !has_left {
+                    return self.report(dispatch.attempt, report);
+                }
+                let mut commands = gateway.shard.tell(self.action(), Input::AgentLeft { action: self.action() });
+                commands.extend(self.report(dispatch.attempt, report));
+                return commands;
+            }
         };
         self.report(dispatch.attempt, report)
     }
@@ -144,6 +162,19 @@ async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
     }
 }
 
+/// Ready when the agent of a write has left so long ago that its answer is not waited for any more, and no other call waits
+/// for it: until then the request is open at the provider, and so its slot is taken.
+async fn left_for_long(left: Option<&Notify>, shard: &Shard, action: ActionId) {
+    match left {
+        Some(left) => left.notified().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(FOLLOW_MAX).await;
+    while shard.is_heard(action) {
+        tokio::time::sleep(FOLLOW_MAX).await;
+    }
+}
+
 impl Answered {
     /// The provider's answer as the agent gets it. Its body reports its own end to the core.
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
@@ -160,7 +191,12 @@ impl Answered {
             }
         }
         let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));
-        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks);
+        let writes = call.understood.class.rank.writes();
+        let mut recorder = writes.then(|| Recorder::new(head.clone()));
+        if let (Some(recorder), Held::Begun(begun)) = (&mut recorder, &self.body) {
+            recorder.pass(&begun.bytes());
+        }
+        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks, recorder);
         let body = match self.body {
             Held::Open(mut body) => {
                 body.watch(watcher);
@@ -168,8 +204,7 @@ impl Answered {
             }
             Held::Begun(begun) => begun.into_watched_body(watcher),
         };
-        let body =
-            if call.understood.class.rank.writes() { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
+        let body = if writes { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);
@@ -187,14 +222,23 @@ fn is_event_stream(head: &response::Parts) -> bool {
 }
 
 /// Follows a relayed body and tells the core how it ended, once.
-fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: Option<Marks>) -> answer::Watcher {
-    let mut marks = marks;
+fn watcher(
+    gateway: Arc<Gateway>,
+    action: ActionId,
+    attempt: AttemptNo,
+    mut marks: Option<Marks>,
+    mut recorder: Option<Recorder>,
+) -> answer::Watcher {
     Box::new(move |event| match event {
         BodyEvent::Data(data) => {
             if let Some(marks) = &mut marks {
                 marks.pass(data);
             }
+            if let Some(recorder) = &mut recorder {
+                recorder.pass(data);
+            }
         }
+        BodyEvent::ReaderLeft => gateway.shard.note(Input::AgentLeft { action }),
         BodyEvent::Ended { end, .. } => {
             let end = match end {
                 answer::BodyEnd::Complete | answer::BodyEnd::UntilClose => {
@@ -203,7 +247,8 @@ fn watcher(gateway: Arc<Gateway>, action: ActionId, attempt: AttemptNo, marks: O
                 answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
                 answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
             };
-            gateway.shard.ended(action, attempt, end);
+            let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
+            gateway.shard.ended(action, attempt, end, copy);
         }
     })
 }

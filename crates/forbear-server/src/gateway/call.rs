@@ -10,18 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
+use forbear_core::fingerprint;
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
 use forbear_core::input::{Input, Request as Asked};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Response, request};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, RequestBody, receive};
+use crate::http::body::{BodyError, Replay, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -62,6 +64,8 @@ pub(super) struct Call {
     pub answered: Option<Answered>,
     /// Set when the agent's body, not the provider, ended the attempt.
     pub body_error: Option<BodyError>,
+    /// For a write: told when its agent leaves before its answer.
+    pub left: Option<Arc<Notify>>,
     held_bytes: u64,
     /// The action is the core's; dropping the call tells it that the agent left.
     admitted: bool,
@@ -71,7 +75,7 @@ pub(super) struct Call {
 pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<AgentBody> {
     let writes = call.understood.class.rank.writes();
     if call.understood.expects_continue
-        && let Some(answer) = call.ask_before_reading()
+        && let Some(answer) = call.ask_before_reading().await
     {
         return answer;
     }
@@ -88,7 +92,9 @@ pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<Age
     if !writes {
         return call.drive(first).await;
     }
-    let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, here: true };
+    let left = Arc::new(Notify::new());
+    call.left = Some(Arc::clone(&left));
+    let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, left, here: true };
     let (give, take) = oneshot::channel();
     tokio::spawn(async move {
         // An agent that left takes no answer: the body is followed to its end all the same.
@@ -105,6 +111,7 @@ pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<Age
 struct AgentGuard {
     gateway: Arc<Gateway>,
     action: ActionId,
+    left: Arc<Notify>,
     here: bool,
 }
 
@@ -118,6 +125,7 @@ impl Drop for AgentGuard {
     fn drop(&mut self) {
         if self.here {
             self.gateway.shard.note(Input::AgentLeft { action: self.action });
+            self.left.notify_one();
         }
     }
 }
@@ -132,6 +140,7 @@ impl Call {
             mailbox: Arc::new(Mailbox::default()),
             answered: None,
             body_error: None,
+            left: None,
             held_bytes: 0,
             admitted: false,
         })
@@ -142,13 +151,25 @@ impl Call {
     }
 
     /// For an agent that holds its body back: a refusal comes before the body, an admission lets it come.
-    fn ask_before_reading(&self) -> Option<Response<AgentBody>> {
-        let commands = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox);
-        self.gateway.shard.hang_up(self.action());
-        commands.into_iter().find_map(|command| match command {
-            Command::Answer { answer, .. } => Some(own::answer(&self.understood.provider, self.action(), &answer)),
-            _ => None,
-        })
+    async fn ask_before_reading(&mut self) -> Option<Response<AgentBody>> {
+        self.admitted = true;
+        let mut first = self.gateway.shard.admit(Box::new(self.asked(true)), None, &self.mailbox).into_iter();
+        let answer = loop {
+            // A refusal may have to wait until its boundary is durable.
+            let command = match first.next() {
+                Some(command) => command,
+                None => self.mailbox.next().await,
+            };
+            match command {
+                Command::ReadBody { .. } => break None,
+                Command::Answer { answer, .. } => {
+                    break Some(own::answer(&self.understood.provider, self.action(), &answer));
+                }
+                _ => {}
+            }
+        };
+        self.over();
+        answer
     }
 
     async fn read_body(&mut self, incoming: Incoming) -> Result<(), Response<AgentBody>> {
@@ -173,7 +194,9 @@ impl Call {
                 Ok(())
             }
             Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
-            Err(e @ BodyError::Broken(_)) => Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string()))),
+            Err(e @ (BodyError::Broken(_) | BodyError::Silent { .. })) => {
+                Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string())))
+            }
         }
     }
 
@@ -214,7 +237,7 @@ impl Call {
         let u = &self.understood;
         let (content_digest, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| self.content_digest(&body.sha256())), body.bytes(), true)
+                (u.class.rank.writes().then(|| self.content_digest(&self.body_digest(body))), body.bytes(), true)
             }
             Some(RequestBody::Once(body)) => {
                 // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
@@ -243,8 +266,22 @@ impl Call {
             deadline: u.deadline,
             goal: u.goal.clone(),
             reference: u.reference.clone(),
+            reference_key: u.reference_key.clone(),
+            marked_repeat: u.marked_repeat,
             journal_before: self.gateway.journal_before,
         }
+    }
+
+    fn body_digest(&self, body: &Replay) -> [u8; 32] {
+        let kind = self.head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        if !fingerprint::is_json(kind, body.bytes()) || self.head.headers.contains_key(CONTENT_ENCODING) {
+            return body.sha256();
+        }
+        let canonical = match body.chunks() {
+            [only] => fingerprint::of_json(only, &self.understood.content_ignores),
+            chunks => fingerprint::of_json(&chunks.concat(), &self.understood.content_ignores),
+        };
+        canonical.unwrap_or_else(|| body.sha256())
     }
 
     /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
@@ -280,6 +317,14 @@ impl Call {
                         return own::too_large(&self.understood.provider, self.action(), *answer, &error.to_string());
                     }
                     return own::answer(&self.understood.provider, self.action(), &answer);
+                }
+                Command::Share { of, stamp, otherwise, .. } => {
+                    self.over();
+                    let provider = &self.understood.provider;
+                    return match self.mailbox.take_copy() {
+                        Some(copy) => own::shared(copy.response(), provider, of, &stamp, otherwise.joined),
+                        None => own::answer(provider, self.action(), &otherwise),
+                    };
                 }
                 Command::CancelUpstream { .. } => self.answered = None,
                 Command::Append { .. } | Command::ReadBody { .. } | Command::ForgetContent { .. } => {}

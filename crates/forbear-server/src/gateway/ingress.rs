@@ -13,6 +13,7 @@ use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
 use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
 use forbear_core::policy::Rank;
+use forbear_core::retry_marker;
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
 use forbear_core::traceparent;
@@ -25,7 +26,6 @@ use super::Gateway;
 use super::own::Refusal;
 use super::table::{Class, Provider};
 use crate::http::{headers, target};
-use crate::keys;
 
 /// How long a provider is taken to honour keys where only the route says that it does.
 const ROUTE_KEY_RETENTION_SECONDS: u64 = 24 * 3600;
@@ -60,12 +60,15 @@ pub(super) struct Understood {
     pub route: Route,
     pub class: Class,
     pub repeatable: bool,
+    pub content_ignores: Vec<Box<str>>,
     pub key: Option<KeyUsed>,
     /// A field to add for the key, where the agent gave none.
     pub key_field: Option<(HeaderName, HeaderValue)>,
     pub deadline: Wall,
     pub goal: Option<Arc<str>>,
     pub reference: Option<Arc<str>>,
+    pub reference_key: Option<Key>,
+    pub marked_repeat: bool,
     pub expects_continue: bool,
 }
 
@@ -84,7 +87,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let uri = target::upstream_uri(&provider.base_path, rest)
         .map_err(|e| Refusal::new(Kind::BadTarget, format!("the path cannot be sent on: {e}")))?;
     let now = gateway.shard.clock().now();
-    let action = new_action(now).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
+    let action = gateway.chance.action_id(now.wall).map_err(|e| Refusal::new(Kind::InternalError, e.to_string()))?;
     // What stands before the provider's path in the target: its length is that of the target less the rest's.
     let whole = request.uri().path_and_query().map_or("", |p| p.as_str());
     let prefix_bytes = whole.len() - rest.len();
@@ -113,6 +116,12 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
     let (key, key_field) = key(&asked, action, &scope, named_task, reference.as_deref())?;
+    // What the agent means by its words, also where no key of ours goes out.
+    let is_named = class.rank.writes() && key.as_ref().is_none_or(|k| k.origin != KeyOrigin::Derived);
+    let reference_key = reference
+        .as_deref()
+        .filter(|_| is_named)
+        .map(|reference| gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference));
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
@@ -122,6 +131,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         run,
         scope,
         repeatable: matched.repeatable,
+        content_ignores: matched.content_ignores.to_vec(),
         route: matched.template,
         class,
         key,
@@ -129,6 +139,8 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         deadline,
         goal,
         reference,
+        reference_key,
+        marked_repeat: retry_marker::read(fields).is_some_and(|marker| marker.is_repeat()),
         expects_continue,
         provider: Arc::clone(provider),
     })
@@ -293,12 +305,4 @@ fn long_field<'h>(fields: &'h HeaderMap, name: &HeaderName, bytes_max: usize) ->
 
 fn bad_field(name: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::new(Kind::BadForbearHeader, format!("the field {name} cannot be read: {what}"))
-}
-
-/// 48 bits of wall time, 80 of randomness.
-fn new_action(now: Now) -> Result<ActionId, getrandom::Error> {
-    let mut bytes = [0u8; 16];
-    keys::random(&mut bytes[6..])?;
-    bytes[..6].copy_from_slice(&now.wall.0.to_be_bytes()[2..]);
-    Ok(ActionId(u128::from_be_bytes(bytes)))
 }

@@ -1,11 +1,12 @@
 //! The data plane: what an agent sends becomes an action, and what the core decides becomes an answer.
 //!
 //! `ingress` understands a request, `call` carries one action from admission to answer, `attempt` makes one send and
-//! reports what it proves, `relay` hands the provider's answer on, `own` makes Forbear's own answers. Nothing here decides
+//! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers. Nothing here decides
 //! whether or when something is sent.
 
 mod attempt;
 mod call;
+mod copy;
 mod ingress;
 mod location;
 mod marks;
@@ -22,6 +23,7 @@ use hyper::body::Incoming;
 
 use call::Call;
 pub use call::Held;
+pub use copy::AnswerCopy;
 pub use ingress::account_of;
 pub use table::{BadProvider, Provider, Table};
 
@@ -29,6 +31,7 @@ use crate::http::body::BodyLimits;
 use crate::http::pool::Pool;
 use crate::http::relay::AgentBody;
 use crate::keys::Keys;
+use crate::outside::Chance;
 use crate::shard::Shard;
 
 /// An answer on its way.
@@ -39,6 +42,7 @@ pub struct Gateway {
     pub shard: Arc<Shard>,
     pub table: Table,
     pub pool: Pool,
+    pub chance: Chance,
     pub keys: Keys,
     pub log_id: forbear_store::LogId,
     pub limits: BodyLimits,

@@ -3,10 +3,10 @@
 
 use forbear_api::at::At;
 use forbear_api::problem::{ErrorShape, Kind, MEDIA_TYPE, Problem, problem_body};
-use forbear_core::command::{Answer, Stamp};
+use forbear_core::command::{self as core, Answer, Stamp};
 use forbear_core::contract;
 use forbear_core::effect::Effect;
-use forbear_core::event::Outcome;
+use forbear_core::event::{Joined, Outcome};
 use forbear_core::ids::ActionId;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -18,6 +18,7 @@ const FORBEAR_ACTION: HeaderName = HeaderName::from_static("forbear-action");
 const FORBEAR_ATTEMPTS: HeaderName = HeaderName::from_static("forbear-attempts");
 const FORBEAR_WAITED_MS: HeaderName = HeaderName::from_static("forbear-waited-ms");
 const FORBEAR_OUTCOME: HeaderName = HeaderName::from_static("forbear-outcome");
+const FORBEAR_JOINED: HeaderName = HeaderName::from_static("forbear-joined");
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A request that did not become an action.
@@ -53,7 +54,16 @@ pub(super) fn refusal(refusal: &Refusal) -> Response<AgentBody> {
 
 /// The answer that the core decided on.
 pub(super) fn answer(provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
-    of_kind(kind(answer.stamp.outcome), provider, action, answer)
+    let kind = match answer.problem {
+        core::Problem::OfOutcome => kind(answer.stamp.outcome),
+        core::Problem::KeyMismatch => Kind::KeyMismatch,
+        core::Problem::AlreadyDone => Kind::AlreadyDone,
+    };
+    let mut response = of_kind(kind, provider, action, answer);
+    if let Some(how) = answer.joined {
+        joined(response.headers_mut(), answer.about, how);
+    }
+    response
 }
 
 /// The same where the agent's body passed its bound while it was streamed: some of it has left.
@@ -64,6 +74,31 @@ pub(super) fn too_large(provider: &Provider, action: ActionId, answer: Answer, w
     // The rest of the body is not read.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// A copy of the answer to the action that the call repeats.
+pub(super) fn shared(
+    mut response: Response<AgentBody>,
+    provider: &Provider,
+    of: ActionId,
+    stamp: &Stamp,
+    how: Option<Joined>,
+) -> Response<AgentBody> {
+    let fields = response.headers_mut();
+    self::stamp(fields, of, stamp);
+    no_retry(fields, provider);
+    if let Some(how) = how {
+        joined(fields, of, how);
+    }
+    response
+}
+
+/// The call has no action of its own: it was answered with another's.
+fn joined(fields: &mut HeaderMap, of: ActionId, how: Joined) {
+    if let Ok(id) = HeaderValue::from_str(&of.to_string()) {
+        fields.insert(FORBEAR_ACTION, id);
+    }
+    fields.insert(FORBEAR_JOINED, HeaderValue::from_static(how.as_str()));
 }
 
 fn of_kind(kind: Kind, provider: &Provider, action: ActionId, answer: &Answer) -> Response<AgentBody> {
@@ -90,7 +125,7 @@ fn of_kind(kind: Kind, provider: &Provider, action: ActionId, answer: &Answer) -
     if let Some(seconds) = answer.retry_after_seconds {
         fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if outcome == Outcome::OutcomeUnknown
+    if (outcome == Outcome::OutcomeUnknown || answer.problem == core::Problem::AlreadyDone)
         && let Ok(at) = HeaderValue::from_str(&format!("/-/actions/{}", answer.about))
     {
         fields.insert(LOCATION, at);

@@ -34,7 +34,12 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub enum BodyEvent<'a> {
     Data(&'a Bytes),
-    Ended { end: &'a BodyEnd, bytes: u64 },
+    /// The agent left before the end; the rest is still read.
+    ReaderLeft,
+    Ended {
+        end: &'a BodyEnd,
+        bytes: u64,
+    },
 }
 
 /// Called for every piece before it is passed on, and once for the end.
@@ -54,8 +59,17 @@ pub struct AnswerBody {
 }
 
 enum Source {
-    Http1 { incoming: Incoming, connection: Option<Box<Http1>>, place: Arc<Place> },
-    Http2 { stream: Box<RecvStream>, pump: Option<Box<Pump>>, _slot: StreamSlot },
+    /// Without a place its connection is not kept.
+    Http1 {
+        incoming: Incoming,
+        connection: Option<Box<Http1>>,
+        place: Option<Arc<Place>>,
+    },
+    Http2 {
+        stream: Box<RecvStream>,
+        pump: Option<Box<Pump>>,
+        _slot: StreamSlot,
+    },
     Ended,
 }
 
@@ -71,6 +85,9 @@ impl AnswerBody {
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !incoming.is_end_stream();
         let is_framed = incoming.size_hint().exact().is_some() || head.headers.contains_key(header::TRANSFER_ENCODING);
+        // A server that gave up on an idle connection may say so just when a request comes, and answer that one after all:
+        // the late answer would be taken for the next request's.
+        let place = (head.status != StatusCode::REQUEST_TIMEOUT).then_some(place);
         let source = Source::Http1 { incoming, connection: Some(connection), place };
         let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None };
         if !has_body {
@@ -102,8 +119,15 @@ impl AnswerBody {
         }
     }
 
+    /// Nobody but the watcher hears what is still to come.
+    pub fn reader_left(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher(BodyEvent::ReaderLeft);
+        }
+    }
+
     fn finish(&mut self, end: &BodyEnd) {
-        if let Source::Http1 { connection: Some(connection), place, .. } =
+        if let Source::Http1 { connection: Some(connection), place: Some(place), .. } =
             std::mem::replace(&mut self.source, Source::Ended)
             && *end == BodyEnd::Complete
         {

@@ -109,11 +109,14 @@ pub enum BodyError {
     /// The agent left, or what it sent is no body.
     #[error("the request body ended early: {0}")]
     Broken(String),
+    /// The agent is there and sends nothing.
+    #[error("nothing of the request body came for {seconds} s")]
+    Silent { seconds: u64 },
 }
 
 impl BodyError {
-    fn silent(silence_max: Duration) -> Self {
-        Self::Broken(format!("nothing of it came for {} s", silence_max.as_secs()))
+    const fn silent(silence_max: Duration) -> Self {
+        Self::Silent { seconds: silence_max.as_secs() }
     }
 }
 

@@ -23,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::counted::{Counted, Written};
 use super::origin::Origin;
+use super::socket::{Dialler, Socket};
 use super::upstream::Stage;
 
 /// Addresses of one name that are tried in one dial.
@@ -72,8 +73,8 @@ impl Counts {
 }
 
 pub(super) enum Transport {
-    Plain(Counted<TcpStream>),
-    Tls(Box<Counted<TlsStream<Counted<TcpStream>>>>),
+    Plain(Counted<Socket>),
+    Tls(Box<Counted<TlsStream<Counted<Socket>>>>),
 }
 
 /// The TLS settings of all connections.
@@ -112,18 +113,30 @@ pub fn client_config(roots: RootCertStore) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-pub(super) async fn dial(origin: &Origin, tls: &Arc<ClientConfig>, timeout: Duration) -> Result<Dialed, DialError> {
+pub(super) async fn dial(
+    dialler: &Dialler,
+    origin: &Origin,
+    tls: &Arc<ClientConfig>,
+    timeout: Duration,
+) -> Result<Dialed, DialError> {
     let until = Instant::now() + timeout;
-    let tcp = connect(origin, until).await.map_err(|what| DialError { stage: Stage::Connect, what })?;
-    // Small requests must not wait for the acknowledgement of earlier ones.
-    let _ = tcp.set_nodelay(true);
-    let tcp = Counted::new(tcp);
-    let socket = tcp.written();
+    let stream = match dialler {
+        Dialler::Tcp => connect(origin, until).await.map(Socket::Tcp),
+        Dialler::Pipes(network) => match timeout_at(until, network.connect(origin.host(), origin.port())).await {
+            Ok(Ok(pipe)) => Ok(Socket::Pipe(pipe)),
+            Ok(Err(e)) => Err(format!("connecting to {} failed: {e}", origin.authority())),
+            Err(_) => Err(format!("connecting to {} timed out", origin.authority())),
+        },
+    };
+    let stream = stream.map_err(|what| DialError { stage: Stage::Connect, what })?;
+    stream.set_nodelay();
+    let stream = Counted::new(stream);
+    let socket = stream.written();
     let Some(name) = origin.tls_name() else {
         let counts = Counts { socket, above_tls: None };
-        return Ok(Dialed { transport: Transport::Plain(tcp), counts, is_http2: origin.http2_prior_knowledge() });
+        return Ok(Dialed { transport: Transport::Plain(stream), counts, is_http2: origin.http2_prior_knowledge() });
     };
-    let handshake = TlsConnector::from(Arc::clone(tls)).connect(name.clone(), tcp);
+    let handshake = TlsConnector::from(Arc::clone(tls)).connect(name.clone(), stream);
     let stream = match timeout_at(until, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return Err(DialError { stage: Stage::Tls, what: format!("TLS handshake failed: {e}") }),

@@ -7,18 +7,18 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::guard::{Framing, Refusal, Step};
+use super::socket::Socket;
 
 /// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
 /// with unread bytes would reset it, and the agent might lose the answer.
@@ -34,6 +34,18 @@ pub(super) struct Shared {
     refused: OnceLock<(u64, Refusal)>,
     /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
     look: AtomicBool,
+    /// Calls whose answers are not over.
+    calls: AtomicUsize,
+}
+
+/// One call under way on a connection, until dropped.
+#[derive(Debug)]
+pub(super) struct InCall(Arc<Shared>);
+
+impl Drop for InCall {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -44,13 +56,23 @@ impl Shared {
     pub(super) fn look(&self) {
         self.look.store(true, Ordering::Release);
     }
+
+    pub(super) fn begin(self: &Arc<Self>) -> InCall {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        InCall(Arc::clone(self))
+    }
+
+    /// Whether somebody's leaving would end a call.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// How many times the time for a head an agent may take nothing of what it is sent.
 const UNREAD_HEAD_TIMES: u32 = 10;
 
 pub(super) struct AgentIo {
-    stream: TcpStream,
+    stream: Socket,
     /// How long an agent may take nothing of what it is sent: who holds its answer open for ever holds a slot.
     unread_max: Duration,
     unread_deadline: Option<Pin<Box<Sleep>>>,
@@ -73,7 +95,7 @@ struct Watch {
 
 impl AgentIo {
     /// A socket spoken to in HTTP/1, of which `read` has been read already.
-    pub(super) fn watched(stream: TcpStream, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
+    pub(super) fn watched(stream: Socket, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
         let watch = Watch {
             framing: Framing::new(),
             is_held_new: !read.is_empty(),
@@ -88,7 +110,7 @@ impl AgentIo {
     }
 
     /// A socket whose framing is not ours to watch.
-    pub(super) fn plain(stream: TcpStream, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
+    pub(super) fn plain(stream: Socket, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
         let unread_max = head_timeout * UNREAD_HEAD_TIMES;
         Self { stream, unread_max, unread_deadline: None, passed: read.into(), watch: None, shared }
     }
@@ -220,8 +242,7 @@ impl AsyncWrite for AgentIo {
         let this = self.get_mut();
         if this.shared.look.load(Ordering::Acquire) {
             this.shared.look.store(false, Ordering::Release);
-            let ready = pin!(this.stream.ready(Interest::READABLE)).poll(cx);
-            if matches!(ready, Poll::Ready(Ok(r)) if r.is_read_closed()) {
+            if this.stream.is_read_closed(cx) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
             }
         }

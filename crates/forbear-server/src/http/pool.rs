@@ -15,6 +15,7 @@ use super::dial::{self, DialError};
 use super::http1::Http1;
 use super::http2::{Http2, StreamSlot};
 use super::origin::Origin;
+use super::socket::Dialler;
 use super::upstream::Stage;
 
 /// How long an HTTP/1.1 connection is kept without use. Below the five seconds that widespread servers keep one, so that
@@ -53,6 +54,7 @@ impl Default for Keep {
 pub struct Pool(Arc<Inner>);
 
 struct Inner {
+    dialler: Dialler,
     tls: Arc<ClientConfig>,
     keep: Keep,
     places: Mutex<BTreeMap<Box<str>, Arc<Place>>>,
@@ -92,13 +94,13 @@ impl Pool {
     /// An empty pool. Must be called inside a runtime, because it sweeps what has been idle too long.
     #[must_use]
     pub fn new(tls: Arc<ClientConfig>) -> Self {
-        Self::keeping(tls, Keep::default())
+        Self::keeping(Dialler::Tcp, tls, Keep::default())
     }
 
-    /// As [`Pool::new`], with bounds of the caller's.
+    /// As [`Pool::new`], with bounds and a network of the caller's.
     #[must_use]
-    pub fn keeping(tls: Arc<ClientConfig>, keep: Keep) -> Self {
-        let inner = Arc::new(Inner { tls, keep, places: Mutex::default() });
+    pub fn keeping(dialler: Dialler, tls: Arc<ClientConfig>, keep: Keep) -> Self {
+        let inner = Arc::new(Inner { dialler, tls, keep, places: Mutex::default() });
         tokio::spawn(sweep(Arc::downgrade(&inner)));
         Self(inner)
     }
@@ -130,18 +132,19 @@ impl Pool {
         fresh: bool,
     ) -> Result<(Taken, bool), DialError> {
         let until = Instant::now() + timeout;
-        let _turn = if fresh || place.is_http1.load(Ordering::Acquire) {
+        let _turn = if place.is_http1.load(Ordering::Acquire) {
             None
         } else {
             let turn = tokio::time::timeout_at(until, place.dialing.lock()).await;
             let turn = turn.map_err(|_| connect_error("an earlier dial to this provider did not end in time"))?;
-            if let Some(taken) = place.take(Instant::now()) {
+            if let Some(taken) = place.take(Instant::now(), fresh) {
                 return Ok((taken, true));
             }
             Some(turn)
         };
         let permit = place.permit().ok_or_else(|| connect_error("too many connections to this provider are open"))?;
-        let dialed = dial::dial(origin, &self.0.tls, until.saturating_duration_since(Instant::now())).await?;
+        let dialed =
+            dial::dial(&self.0.dialler, origin, &self.0.tls, until.saturating_duration_since(Instant::now())).await?;
         let failed = |e: &dyn std::fmt::Display| connect_error(&format!("the connection could not be set up: {e}"));
         if dialed.is_http2 {
             place.is_http2.store(true, Ordering::Release);
@@ -165,8 +168,8 @@ fn connect_error(what: &str) -> DialError {
 }
 
 impl Place {
-    /// A kept connection that can take a request now.
-    pub(super) fn take(&self, now: Instant) -> Option<Taken> {
+    /// A kept connection that can take a request now. `fresh`: one of HTTP/2 only, whose streams tell answers apart.
+    pub(super) fn take(&self, now: Instant, fresh: bool) -> Option<Taken> {
         if self.is_http2.load(Ordering::Acquire) {
             let mut shared = locked(&self.shared);
             shared.retain_mut(|c| c.is_usable() && now.duration_since(c.opened_at()) < self.keep.age);
@@ -174,6 +177,9 @@ impl Place {
             if let Some((connection, slot)) = found {
                 return Some(Taken::Http2(connection, slot));
             }
+        }
+        if fresh {
+            return None;
         }
         loop {
             let mut http1 = locked(&self.idle).pop()?;

@@ -23,14 +23,16 @@ use forbear_core::command::Command;
 use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Watcher};
 use super::guard::Refusal;
 use super::headers;
+use super::incoming::InCall;
 use crate::mailbox::Mailbox;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
 /// to have every byte that came before.
 const CUT_GRACE: Duration = Duration::from_millis(20);
 
-/// How long the rest of a write's answer is read after its agent left.
-const FOLLOW_MAX: Duration = Duration::from_secs(60);
+/// How long a write is followed after its agent left: to its answer's head, and then to the end of its body. What it has not
+/// said by then is left unknown.
+pub(crate) const FOLLOW_MAX: Duration = Duration::from_secs(60);
 
 /// The body of what an agent gets.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct AgentBody {
     inner: Inner,
     cut: Option<(BodyCut, Pin<Box<Sleep>>)>,
     keeper: Keeper,
+    /// The agent's connection is watched until this is dropped.
+    in_call: Option<InCall>,
 }
 
 /// Who else than its reader ends an answer's body.
@@ -91,6 +95,14 @@ impl AgentBody {
         body
     }
 
+    /// The same body, whose call is under way until it is dropped.
+    #[must_use]
+    pub(super) fn during(self, call: InCall) -> Self {
+        let mut body = self;
+        body.in_call = Some(call);
+        body
+    }
+
     /// Any other body, as of the control API.
     #[must_use]
     pub fn other<B>(body: B) -> Self
@@ -109,7 +121,7 @@ impl AgentBody {
 
 impl From<Inner> for AgentBody {
     fn from(inner: Inner) -> Self {
-        Self { inner, cut: None, keeper: Keeper::None }
+        Self { inner, cut: None, keeper: Keeper::None, in_call: None }
     }
 }
 
@@ -296,16 +308,16 @@ impl Drop for AgentBody {
         if !matches!(self.keeper, Keeper::Follow) {
             return;
         }
-        let rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
+        let mut rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
             Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
             Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
         };
         if rest.is_end_stream() {
             return;
         }
+        rest.reader_left();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let mut rest = rest;
                 let read = async { while let Some(Ok(_)) = rest.frame().await {} };
                 // What it does not say in this time is left unknown.
                 let _ = tokio::time::timeout(FOLLOW_MAX, read).await;

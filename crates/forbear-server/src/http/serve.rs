@@ -1,8 +1,8 @@
 //! The listener for agents: HTTP/1.1, and HTTP/2 by prior knowledge, on one port.
 //!
 //! It promises bounds on connections, heads, streams and idle time; that a handler's future is dropped when its agent
-//! leaves; and that draining lets what is in flight end, up to a time. At the bound of connections it stops accepting, so
-//! that more wait in the listener's queue instead of taking memory here. It refuses half-open agents: one that has closed
+//! leaves; and that draining lets what is in flight end, up to a time. At the bound of connections
+//! others wait in a room of their own ([`super::room`]), and when that is full in the listener's queue. It refuses half-open agents: one that has closed
 //! its sending side counts as gone.
 
 use std::convert::Infallible;
@@ -11,20 +11,21 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
 use super::guard;
 use super::incoming::{AgentIo, Shared};
 use super::relay::{self, AgentBody};
+use super::room::{Room, SAYS_WITHIN, Ticket};
+use super::socket::{Listener, Socket};
 
 /// Agents' connections at once, unless said otherwise.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -38,14 +39,13 @@ const STREAMS_MAX: u32 = 256;
 /// An HTTP/2 agent that answers no ping for this long has left.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a connection is looked at for an agent that left behind bytes nobody wants yet.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a connection with a call under way is looked at for an agent that left behind bytes nobody wants yet. Leaving
+/// is to be noticed within a tenth of a second, on a busy machine as well.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// Agents' connections at once that came after draining began: each gets one answer.
 const LATE_CONNECTIONS_MAX: usize = 64;
 /// After a failed accept (no file handles left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The listener's bounds.
 #[derive(Debug, Clone, Copy)]
@@ -85,57 +85,60 @@ enum Phase {
 
 /// Serves until `drain` is ready, then lets what is in flight end. `handle` is called once a request; its future is
 /// dropped if the agent leaves first.
-pub async fn serve<H, F>(listener: TcpListener, options: ServeOptions, drain: impl Future<Output = ()>, handle: H)
-where
+pub async fn serve<H, F>(
+    listener: impl Into<Listener>,
+    options: ServeOptions,
+    drain: impl Future<Output = ()>,
+    handle: H,
+) where
     H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<AgentBody>> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(options.connections_max));
+    let mut listener = listener.into();
+    let room = Room::new(options.connections_max);
     let (phase, phases) = watch::channel(Phase::Open);
     let mut drain = pin!(drain);
     let mut connections = 0;
-    let mut take = |(stream, address, place): Accepted| {
+    let mut take = |(stream, address, ticket): Accepted| {
         let peer = Peer { address, connection: connections };
         connections += 1;
         let (handle, phases) = (handle.clone(), phases.clone());
-        tokio::spawn(async move {
-            connection(stream, peer, options, phases, handle).await;
-            drop(place);
-        });
+        tokio::spawn(connection(stream, peer, ticket, options, phases, handle));
     };
     loop {
         tokio::select! {
             biased;
             () = &mut drain => break,
-            accepted = accept(&listener, &places) => accepted.map(&mut take),
+            accepted = accept(&mut listener, room.ticket()) => accepted.map(&mut take),
         };
     }
     let _ = phase.send(Phase::Draining);
     let all = u32::try_from(options.connections_max).unwrap_or(u32::MAX);
     // Whoever comes late is told so, in an answer; what was there before decides how long that goes on.
     let late_places = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
+    let late = async || Arc::clone(&late_places).acquire_owned().await.ok().map(Ticket::place);
     // In a block of its own: what waits for places stands in the way of whoever asks after it.
     {
-        let mut ended = pin!(timeout(options.drain_timeout, places.acquire_many(all)));
+        let mut ended = pin!(timeout(options.drain_timeout, room.places.acquire_many(all)));
         loop {
             tokio::select! {
                 biased;
                 _ = &mut ended => break,
-                accepted = accept(&listener, &late_places) => accepted.map(&mut take),
+                accepted = accept(&mut listener, late()) => accepted.map(&mut take),
             };
         }
     }
     drop(listener);
     let _ = phase.send(Phase::Over);
-    let _ = places.acquire_many(all).await;
+    let _ = room.places.acquire_many(all).await;
 }
 
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+type Accepted = (Socket, SocketAddr, Ticket);
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &mut Listener, ticket: impl Future<Output = Option<Ticket>>) -> Option<Accepted> {
+    let ticket = ticket.await?;
     match listener.accept().await {
-        Ok((stream, address)) => Some((stream, address, place)),
+        Ok((stream, address)) => Some((stream, address, ticket)),
         Err(e) => {
             tracing::warn!(error = %e, "an agent's connection could not be accepted");
             sleep(ACCEPT_PAUSE).await;
@@ -145,8 +148,9 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accep
 }
 
 async fn connection<H, F>(
-    mut stream: TcpStream,
+    mut stream: Socket,
     peer: Peer,
+    ticket: Ticket,
     options: ServeOptions,
     mut phases: watch::Receiver<Phase>,
     handle: H,
@@ -154,15 +158,17 @@ async fn connection<H, F>(
     H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<AgentBody>> + Send + 'static,
 {
-    let _ = stream.set_nodelay(true);
+    stream.set_nodelay();
     // Draining ends those who have said nothing yet; who comes later is heard.
     let came_in = *phases.borrow_and_update();
-    let sniffed = tokio::select! {
-        sniffed = timeout(options.idle_timeout, sniff(&mut stream)) => sniffed,
+    let entered = tokio::select! {
+        entered = timeout(options.idle_timeout, ticket.enter(&mut stream)) => entered,
         _ = phases.wait_for(|p| *p != came_in) => return,
     };
-    // An agent that opened a connection and said nothing needs no answer.
-    let Ok(Ok((read, is_http2))) = sniffed else { return };
+    // An agent that opened a connection and said nothing needs no answer. What has entered holds its place to the end.
+    let Ok(Ok(Some(mut entered))) = entered else { return };
+    let (read, is_http2) = (std::mem::take(&mut entered.read), entered.is_http2);
+    let head_timeout = if entered.is_own { SAYS_WITHIN.min(options.head_timeout) } else { options.head_timeout };
     let shared = Arc::new(Shared::default());
     if is_http2 {
         let service = service_fn(move |request: Request<Incoming>| {
@@ -174,7 +180,7 @@ async fn connection<H, F>(
                 })
             }
         });
-        let io = TokioIo::new(AgentIo::plain(stream, read, options.head_timeout, Arc::clone(&shared)));
+        let io = TokioIo::new(AgentIo::plain(stream, read, head_timeout, Arc::clone(&shared)));
         let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
@@ -188,18 +194,18 @@ async fn connection<H, F>(
         let requests = AtomicU64::new(0);
         let service = service_fn(move |request: Request<Incoming>| {
             let refusal = refusals.refusal_of(requests.fetch_add(1, Ordering::Relaxed));
-            let call = refusal.ok_or_else(|| handle(request, peer));
+            let call = refusal.ok_or_else(|| (handle(request, peer), refusals.begin()));
             async move {
                 Ok::<_, Infallible>(match call {
                     Ok(refusal) => relay::refusal(refusal),
-                    Err(call) => call.await,
+                    Err((call, in_call)) => call.await.map(|body| body.during(in_call)),
                 })
             }
         });
-        let io = TokioIo::new(AgentIo::watched(stream, read, options.head_timeout, Arc::clone(&shared)));
+        let io = TokioIo::new(AgentIo::watched(stream, read, head_timeout, Arc::clone(&shared)));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .keep_alive(came_in == Phase::Open)
+            .keep_alive(came_in == Phase::Open && !entered.is_own)
             .preserve_header_case(true)
             .half_close(false)
             .header_read_timeout(options.idle_timeout)
@@ -221,11 +227,20 @@ async fn drive<C>(
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let looking = std::future::poll_fn(|cx| {
+            // Whether a call is under way shows only once the connection was polled.
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            if shared.is_busy() { looks.poll_tick(cx).map(|_| None) } else { Poll::Pending }
+        });
         tokio::select! {
             biased;
-            // The connection is polled again right after, and looks then.
-            _ = looks.tick() => shared.look(),
-            ended = connection.as_mut() => return note(ended),
+            ended = looking => match ended {
+                Some(ended) => return note(ended),
+                // The connection is polled again right after, and looks then.
+                None => shared.look(),
+            },
             changed = phases.changed() => match changed.map(|()| *phases.borrow_and_update()) {
                 Ok(Phase::Draining) => shut_down(connection.as_mut()),
                 Ok(Phase::Open) => {}
@@ -238,22 +253,5 @@ async fn drive<C>(
 fn note(ended: hyper::Result<()>) {
     if let Err(e) = ended {
         tracing::debug!(error = %e, "an agent's connection ended");
-    }
-}
-
-/// Reads just enough to tell HTTP/2 from HTTP/1.
-async fn sniff(stream: &mut TcpStream) -> std::io::Result<(Vec<u8>, bool)> {
-    let mut read = Vec::with_capacity(1024);
-    loop {
-        let seen = read.len().min(HTTP2_PREFACE.len());
-        if read[..seen] != HTTP2_PREFACE[..seen] {
-            return Ok((read, false));
-        }
-        if seen == HTTP2_PREFACE.len() {
-            return Ok((read, true));
-        }
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok((read, false));
-        }
     }
 }

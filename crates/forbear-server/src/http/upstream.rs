@@ -25,7 +25,7 @@ use super::pool::{Pool, Taken};
 pub struct SendOptions {
     /// No first byte leaves after this.
     pub not_after: Instant,
-    /// Do not reuse a connection.
+    /// Do not reuse a connection of HTTP/1.1: its next bytes may be a late word about something else.
     pub fresh: bool,
     /// For name, address and TLS together.
     pub connect_timeout: Duration,
@@ -82,8 +82,7 @@ pub async fn send(
     let place = pool.place(origin);
     let mut request = Box::new(request);
     let mut fresh = options.fresh;
-    let kept = if fresh { None } else { place.take(Instant::now()) };
-    let mut taken = kept.map(|taken| (taken, true));
+    let mut taken = place.take(Instant::now(), fresh).map(|taken| (taken, true));
     loop {
         let (connection, reused) = match taken.take() {
             Some(taken) => taken,

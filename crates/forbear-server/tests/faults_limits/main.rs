@@ -8,6 +8,7 @@
 mod rig;
 
 mod boundaries;
+mod leaving;
 mod resets;
 mod retry_after;
 mod slots;

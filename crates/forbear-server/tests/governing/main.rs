@@ -5,4 +5,5 @@
 mod rig;
 
 mod reads;
+mod repeats;
 mod writes;

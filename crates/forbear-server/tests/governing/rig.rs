@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forbear_lab::provider::{Options, Provider, Scenario};
-use forbear_server::config::{Overrides, load};
+use forbear_server::config::{Loaded, Overrides, load};
 use forbear_server::serve::{Running, start};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -83,6 +83,11 @@ impl Rig {
 }
 
 pub(crate) async fn serve(base_url: &str, policy: &str, dir: &tempfile::TempDir) -> Running {
+    start(loaded(base_url, policy, dir)).await.unwrap()
+}
+
+/// The configuration of a server on a port of its own.
+pub(crate) fn loaded(base_url: &str, policy: &str, dir: &tempfile::TempDir) -> Loaded {
     let extra = if policy.contains("providers:") {
         String::new()
     } else {
@@ -96,6 +101,5 @@ pub(crate) async fn serve(base_url: &str, policy: &str, dir: &tempfile::TempDir)
         data_dir: Some(dir.path().join("data")),
         ..Overrides::default()
     };
-    let loaded = load(Some(&file), &overrides).unwrap_or_else(|e| panic!("{}", e.render(false)));
-    start(loaded).await.unwrap()
+    load(Some(&file), &overrides).unwrap_or_else(|e| panic!("{}", e.render(false)))
 }

@@ -40,6 +40,7 @@ pub(crate) fn finished(outcome: Outcome, effect: Effect) -> ActionFinished {
         reason: None,
         waited_for: None,
         straight: None,
+        agent_left: false,
     }
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn requested(seq: u64, at_ms: i64, action: ActionId) -> Event {
         deadline: Wall(at_ms + 900_000),
         goal: Some("charge the invoices of march".into()),
         reference: None,
+        reference_key: None,
     };
     event(seq, at_ms, Some(action), None, Fact::ActionRequested(Box::new(wanted)))
 }

@@ -1,7 +1,7 @@
 //! `forbear lab`: the fake provider alone, and the simulator.
 
 use forbear_lab::provider::{Http2, RunOptions};
-use forbear_lab::sim::{SimOptions, SimReport};
+use forbear_lab::sim::{Shrunk, SimOptions, SimReport};
 
 use crate::cli::{LabProvider, Sim};
 use crate::failure::Exit;
@@ -20,7 +20,7 @@ pub(crate) async fn provider(options: &LabProvider) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// As JSON the whole report is one document, the trace of the first broken seed within it.
+/// As JSON the whole report is one document, both traces of the first broken seed within it.
 pub(crate) fn sim(options: &Sim, output: Output) -> anyhow::Result<Exit> {
     let bar = bar(output, options.seeds);
     let run = SimOptions { seeds: options.seeds, first_seed: options.seed, ..SimOptions::default() };
@@ -36,15 +36,26 @@ pub(crate) fn sim(options: &Sim, output: Output) -> anyhow::Result<Exit> {
 
 fn rendered(report: &SimReport) -> String {
     let mut lines = Vec::new();
+    for (what, schedules) in &report.coverage {
+        lines.push(format!("{schedules:>9}  {what}"));
+    }
     if let Some(broken) = &report.first_broken {
         lines.push(wrapped(
             &format!("seed {} breaks {} at step {}: {}", broken.seed, broken.check, broken.step, broken.message),
             "  ",
         ));
-        lines.extend(broken.trace.iter().map(|line| wrapped(&format!("  {line}"), "    ")));
+        lines.extend(broken.shrunk.iter().map(shrunk));
         lines.push(format!("replay: forbear lab sim --seeds 1 --seed {}", broken.seed));
     }
     lines.push(format!("{} schedules, {} broken, {} a second", report.seeds, report.broken, report.seeds_per_second));
+    lines.join("\n")
+}
+
+/// The same check broken by less, a line a step.
+fn shrunk(small: &Shrunk) -> String {
+    let faults = if small.faults.is_empty() { "no fault".to_owned() } else { small.faults.join(", ") };
+    let mut lines = vec![wrapped(&format!("made small: calls {}; {faults}", small.calls), "  ")];
+    lines.extend(small.trace.iter().map(|line| wrapped(&format!("  {line}"), "    ")));
     lines.join("\n")
 }
 
@@ -61,12 +72,29 @@ mod tests {
             step: 7,
             check: "one_effect".into(),
             message: "two effects".into(),
-            trace: vec!["x ".repeat(100)],
+            trace: Vec::new(),
+            shrunk: Some(Shrunk {
+                calls: 2,
+                faults: vec!["Crashes after 7 ms".into()],
+                steps: 5,
+                message: "two effects".into(),
+                trace: vec!["x ".repeat(100)],
+                runs: 40,
+            }),
         };
-        let report = SimReport { seeds: 100, broken: 1, first_broken: Some(broken), seeds_per_second: 9 };
+        let report = SimReport {
+            seeds: 100,
+            broken: 1,
+            first_broken: Some(broken),
+            seeds_per_second: 9,
+            steps: 20_000,
+            coverage: [("crash", 31)].into(),
+        };
         let text = rendered(&report);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.contains("forbear lab sim --seeds 1 --seed 42"), "{text}");
+        assert!(text.contains("made small: calls 2; Crashes after 7 ms"), "{text}");
+        assert!(text.contains("31  crash"), "{text}");
         assert!(text.ends_with("100 schedules, 1 broken, 9 a second"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! `forbear scopes`: the register, as a table.
 
-use forbear_api::ScopeRow;
+use forbear_api::{ScopeRow, Scopes};
 
 use super::server::client;
 use crate::cli::Server;
@@ -8,19 +8,23 @@ use crate::failure::Exit;
 use crate::output::Output;
 
 pub(crate) async fn run(server: &Server, output: Output) -> anyhow::Result<Exit> {
-    let rows = client(server)?.scopes().await?;
+    let scopes = client(server)?.scopes().await?;
     if output.json() {
-        output.document(&rows)?;
-    } else if rows.is_empty() {
+        output.document(&scopes)?;
+    } else if scopes.items.is_empty() {
         output.line("No scope is known yet: nothing was asked since the server started.");
     } else {
-        output.line(&rendered(&rows));
+        output.line(&rendered(&scopes));
     }
     Ok(Exit::Done)
 }
 
-fn rendered(rows: &[ScopeRow]) -> String {
-    rows.iter().map(entry).collect::<Vec<_>>().join("\n")
+fn rendered(scopes: &Scopes) -> String {
+    let mut lines: Vec<String> = scopes.items.iter().map(entry).collect();
+    if scopes.cut {
+        lines.push(format!("There are more: these are the first {}.", scopes.items.len()));
+    }
+    lines.join("\n")
 }
 
 /// A scope on a line of its own, so that it can be copied, and what is known of it below.
@@ -74,9 +78,9 @@ mod tests {
             retries_last_minute: 60,
         };
         let open = ScopeRow { next_allowed_at: None, source: None, limits: None, remaining: None, ..closed.clone() };
-        let text = rendered(&[closed, open]);
+        let text = rendered(&Scopes { items: vec![closed, open], cut: true });
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        for said in ["00:00:10", "11", "32 of 32", "1000 of 1000", "open", "123456"] {
+        for said in ["00:00:10", "11", "32 of 32", "1000 of 1000", "open", "123456", "the first 2"] {
             assert!(text.contains(said), "{said} is not in\n{text}");
         }
     }

@@ -52,13 +52,13 @@ async fn a_stop_finishes_what_is_on_the_wire_and_refuses_the_rest_safely() {
         provider.wait_for_arrivals(4, SOON).await.expect("all arrive");
         until("one waits", SOON, async || {
             let scopes = server.control("/-/v1/scopes").await;
-            scopes.as_array().is_some_and(|rows| rows.iter().any(|r| r["delayed"] == 1))
+            scopes["items"].as_array().is_some_and(|rows| rows.iter().any(|r| r["delayed"] == 1))
         })
         .await;
         let waits_unseen = asked(&server, as_another(Call::get("/p/limited?second"), "d"));
         until("two wait", SOON, async || {
             let scopes = server.control("/-/v1/scopes").await;
-            scopes.as_array().is_some_and(|rows| rows.iter().any(|r| r["delayed"] == 2))
+            scopes["items"].as_array().is_some_and(|rows| rows.iter().any(|r| r["delayed"] == 2))
         })
         .await;
 

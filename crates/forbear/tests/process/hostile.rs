@@ -230,7 +230,7 @@ async fn agents_that_never_read_fill_no_memory_and_hold_no_slot_for_ever() {
     // Every slot comes back: none of them is counted as under way any more.
     crate::rig::until("their slots come back", Duration::from_secs(30), async || {
         let scopes = server.control("/-/v1/scopes").await;
-        scopes.as_array().is_some_and(|rows| rows.iter().all(|r| r["in_flight"] == 0))
+        scopes["items"].as_array().is_some_and(|rows| rows.iter().all(|r| r["in_flight"] == 0))
     })
     .await;
     grew_little(&server, before);

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forbear_core::event::{Event, Fact};
-use forbear_core::ids::{ActionId, Seq};
 use forbear_lab::provider::{Arrival, Options, Provider, Scenario};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::agent::{Answer, Call, ask};
+use crate::journal::Journal;
 use crate::rig::{Home, provider};
 
 const KILLS: u64 = 30;
@@ -24,8 +23,6 @@ const ARRIVALS_MAX: usize = 2_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 /// What every 429 of the scenario says.
 const RETRY_AFTER_S: u64 = 1;
-/// Events read from the journal at once.
-const PAGE: usize = 5_000;
 
 const SCENARIO: &str = "
 routes:
@@ -220,67 +217,6 @@ async fn no_kill_makes_a_second_effect_or_loses_an_action_a_key_or_a_boundary() 
     at_most_one_effect(&provider, &journal);
     every_arrival_is_on_record_under_one_key(&provider, &journal);
     told_refusals_close_their_scope(&provider, &told);
-}
-
-/// What the journal says of each task, which is one logical call here.
-#[derive(Default)]
-struct Journal {
-    events: u64,
-    task_of: BTreeMap<ActionId, String>,
-    sent: BTreeMap<String, u64>,
-    finished: BTreeMap<ActionId, Vec<String>>,
-}
-
-impl Journal {
-    fn read(home: &Home) -> Self {
-        let reader = home.reader();
-        let verified = reader.verify(|_| ()).expect("the chain verifies");
-        assert_eq!(verified.first_seq, Seq(1));
-        let mut journal = Self::default();
-        let mut from = Seq(1);
-        loop {
-            let events = reader.events(from, PAGE).expect("the journal can be read");
-            let Some(last) = events.last() else { break };
-            from = Seq(last.seq.0 + 1);
-            events.iter().for_each(|e| journal.note(e));
-        }
-        assert_eq!(journal.events, verified.head.seq);
-        journal
-    }
-
-    fn note(&mut self, event: &Event) {
-        self.events += 1;
-        let Some(action) = event.action else { return };
-        match &event.fact {
-            Fact::ActionRequested(asked) => {
-                self.task_of.insert(action, asked.task.to_string());
-            }
-            Fact::ActionSent { .. } => {
-                let task = self.task_of.get(&action).expect("nothing is sent before its intent").clone();
-                *self.sent.entry(task).or_default() += 1;
-            }
-            Fact::ActionFinished(end) => {
-                if let Some(straight) = &end.straight {
-                    self.task_of.insert(action, straight.task.to_string());
-                }
-                self.finished.entry(action).or_default().push(end.outcome.as_str().to_owned());
-            }
-            _ => {}
-        }
-    }
-
-    /// Every action that was accepted has one end; one that stands as unknown may have been followed by none.
-    fn check(&self) {
-        for (action, task) in &self.task_of {
-            let ends = self.finished.get(action).map(Vec::as_slice).unwrap_or_default();
-            assert_eq!(ends.len(), 1, "{task} ({action}) ended as {ends:?}");
-        }
-    }
-
-    fn outcomes(&self, task: &str) -> Vec<&str> {
-        let actions = self.task_of.iter().filter(|(_, t)| *t == task);
-        actions.flat_map(|(a, _)| self.finished.get(a).into_iter().flatten()).map(String::as_str).collect()
-    }
 }
 
 fn at_most_one_effect(provider: &Provider, journal: &Journal) {

@@ -188,6 +188,10 @@ impl Server {
         self.child.kill().await.expect("it can be killed");
     }
 
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("it can be asked").is_none()
+    }
+
     /// Waits for an end that was asked for before; gives its exit code.
     pub(crate) async fn end(&mut self, within: Duration) -> Option<i32> {
         let ended = timeout(within, self.child.wait()).await.expect("it ends in time");

@@ -176,6 +176,20 @@ fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<
                 Vec::new(),
             );
         }
+        for (n, member) in rule.content_ignores.iter().enumerate() {
+            if member.split('.').any(str::is_empty) {
+                let mut place = at(i, "content_ignores");
+                place.push(n.to_string());
+                let happened = format!("`{member}` is no member of a JSON body");
+                push(
+                    place,
+                    FaultKind::BadCode,
+                    happened,
+                    "members joined by dots, for example meta.attempt",
+                    Vec::new(),
+                );
+            }
+        }
         let rank = Rank::built_in(&rule.class).or_else(|| own.and_then(|o| o.rank));
         let method = rule.pattern.split(' ').next().unwrap_or_default();
         let by_contract = contract.idempotency.as_ref().is_some_and(|k| k.methods.iter().any(|m| m == method));

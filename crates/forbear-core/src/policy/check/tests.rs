@@ -8,7 +8,13 @@ fn contract() -> Contract {
 }
 
 fn route(pattern: &str, class: &str) -> RouteRule {
-    RouteRule { pattern: pattern.into(), class: class.into(), idempotency_header: None, repeatable: false }
+    RouteRule {
+        pattern: pattern.into(),
+        class: class.into(),
+        idempotency_header: None,
+        repeatable: false,
+        content_ignores: vec![],
+    }
 }
 
 fn faults(change: impl FnOnce(&mut Policy, &mut Contract)) -> Vec<(String, FaultKind)> {

@@ -85,6 +85,7 @@ fn each_line_says_when_what_and_why() {
                 reason: None,
                 waited_for: None,
                 straight: None,
+                agent_left: false,
             })),
             "succeeded after 2 attempts; waited 10.0 s; status 200; it was done",
         ),
@@ -115,6 +116,7 @@ fn the_key_itself_is_data_and_its_origin_is_said() {
         deadline: Wall(900_000),
         goal: Some("pay the invoice".into()),
         reference: None,
+        reference_key: None,
     }));
     let said = story_event(&event(fact));
     assert_eq!(

@@ -1,0 +1,236 @@
+//! A write that was asked for before: is it on its way, open, done, or something else under the same name?
+//!
+//! Equal calls that are meant to be equal are not joined: it takes an equal key or reference, a client's own mark, or a first
+//! call whose agent had left.
+
+use crate::action::leave::AGENT_LEFT;
+use crate::action::live::{Live, honoured_ms};
+use crate::command::{Answer, Command, Commands, Problem, SafeNext, Stamp};
+use crate::coordinator::{Coordinator, Write};
+use crate::effect::Effect;
+use crate::event::{Fact, Joined, Outcome};
+use crate::identity::{Known, names};
+use crate::ids::{ActionId, Seq, TaskId};
+use crate::input::Request;
+use crate::time::{Mono, Now};
+
+/// Calls that wait for the result of one action.
+pub(crate) const JOINED_MAX: usize = 64;
+
+/// A call that waits for another's result. It has no slot, no attempt and no end of its own.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub to: ActionId,
+    task: TaskId,
+    deadline: Mono,
+    how: Joined,
+}
+
+/// What an equal call means for this one. The more it forbids, the later it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Repeat {
+    No,
+    /// The key was used before, so long ago, and is still honoured: sent again it cannot act twice.
+    SameKey {
+        age_ms: u64,
+    },
+    Done(ActionId),
+    Open(ActionId),
+    Joins(ActionId, Joined),
+    OtherContent(ActionId),
+}
+
+impl Coordinator {
+    pub(crate) fn repeat_of(&self, request: &Request, now: Now) -> Repeat {
+        let Some(digest) = request.content_digest.filter(|_| request.rank.writes() && !request.body_pending) else {
+            return Repeat::No;
+        };
+        let (scope, route) = (&request.scope, &request.route);
+        let mut worst = Repeat::No;
+        let mut is_named = false;
+        for name in names(request.key.as_ref(), request.reference_key.as_ref()) {
+            is_named = true;
+            let by_key = request.key.as_ref().is_some_and(|k| k.value == *name);
+            let how = if by_key { Joined::SameKey } else { Joined::SameReference };
+            for known in self.durable.named(scope, route, name) {
+                let repeat = if known.content.is_some_and(|content| content != digest) {
+                    Repeat::OtherContent(known.action)
+                } else {
+                    self.standing(request, known, Some(how), now)
+                };
+                worst = worst.max(repeat);
+            }
+        }
+        if is_named {
+            return worst;
+        }
+        for known in self.durable.with_content(scope, route, digest) {
+            let left = self.live.get(&known.action).is_some_and(|l| !l.agent_here && l.joined.is_empty());
+            let how = left.then_some(Joined::FirstLeft).or(request.marked_repeat.then_some(Joined::MarkedRepeat));
+            worst = worst.max(self.standing(request, known, how, now));
+        }
+        worst
+    }
+
+    fn standing(&self, request: &Request, known: Known<'_>, how: Option<Joined>, now: Now) -> Repeat {
+        if self.live.contains_key(&known.action) {
+            return how.map_or(Repeat::No, |how| Repeat::Joins(known.action, how));
+        }
+        let key = request.key.as_ref().filter(|k| known.key.is_some_and(|of| of.value == k.value));
+        let age_ms = known.key_since.ms_until(self.latest_wall(now));
+        let is_honoured = key.and_then(|k| k.retention_seconds).is_some_and(|s| age_ms < honoured_ms(s));
+        match known.ended {
+            Some(Effect::NotApplied | Effect::Unknown) => Repeat::No,
+            _ if is_honoured => Repeat::SameKey { age_ms },
+            Some(Effect::Applied) => Repeat::Done(known.action),
+            None => Repeat::Open(known.action),
+        }
+    }
+
+    /// Lets the call wait for the result of the action that it repeats.
+    pub(crate) fn join(&mut self, now: Now, live: Box<Live>, to: ActionId, how: Joined, out: &mut Commands) {
+        let Some(joined) = self.live.get_mut(&to) else { return };
+        if joined.joined.len() >= JOINED_MAX {
+            let why = "as many calls as may wait for the result of one action already do";
+            return self.end_with_answer(now, live, Outcome::Shed, why, Some(1), out);
+        }
+        let action = live.request.action;
+        joined.joined.push(action);
+        if joined.follow_only == Some(AGENT_LEFT) {
+            joined.follow_only = None;
+        }
+        let waiter = Waiter { to, task: live.request.task.clone(), deadline: live.deadline, how };
+        self.expiries.insert((waiter.deadline, action));
+        self.waiters.insert(action, waiter);
+        self.emit(now, Some(to), Fact::CallJoined { how }, Write::Behind, out);
+    }
+
+    /// The call waits no more.
+    pub(crate) fn part(&mut self, action: ActionId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&action)?;
+        self.expiries.remove(&(waiter.deadline, action));
+        if let Some(live) = self.live.get_mut(&waiter.to) {
+            live.joined.retain(|joined| *joined != action);
+        }
+        Some(waiter)
+    }
+
+    /// Gives the result to the call, and to all who wait for it too. Also where its agent has gone: it is the call's end, and
+    /// whoever carries it waits for it.
+    pub(crate) fn tell(&mut self, live: &mut Live, answer: Answer, after: Seq, out: &mut Commands) {
+        self.tell_joined(live, &answer, after, out);
+        let action = live.request.action;
+        self.gate.after(after, Command::Answer { action, answer: Box::new(answer) }, out);
+    }
+
+    /// Gives the result to those who wait for it beside the call itself.
+    pub(crate) fn tell_joined(&mut self, live: &mut Live, answer: &Answer, after: Seq, out: &mut Commands) {
+        for action in std::mem::take(&mut live.joined) {
+            let joined = self.part(action).map(|waiter| waiter.how);
+            let answer = Box::new(Answer { joined, ..answer.clone() });
+            self.gate.after(after, Command::Answer { action, answer }, out);
+        }
+    }
+
+    /// The provider's answer came whole: whoever waits for it gets a copy.
+    pub(crate) fn share(&mut self, now: Now, live: &mut Live, outcome: Outcome, out: &mut Commands) {
+        let of = live.request.action;
+        for action in std::mem::take(&mut live.joined) {
+            let joined = self.part(action).map(|waiter| waiter.how);
+            let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
+            let why = "it was answered, and the answer was too large to be given twice";
+            let otherwise = Box::new(Answer {
+                status: 422,
+                joined,
+                problem: Problem::AlreadyDone,
+                safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
+                ..self.answer_of(now, live, outcome, why)
+            });
+            out.push(Command::Share { action, of, stamp, otherwise });
+        }
+    }
+
+    /// Its deadline passed before the result came.
+    pub(crate) fn expire_waiter(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let why = "its deadline came before the result of the equal call that it waits for";
+        self.let_go(now, action, Outcome::OutcomeUnknown, why, out);
+    }
+
+    pub(crate) fn cancel_waiters(&mut self, now: Now, task: &TaskId, out: &mut Commands) {
+        let of_task: Vec<ActionId> =
+            self.waiters.iter().filter(|(_, w)| w.task == *task).map(|(action, _)| *action).collect();
+        for action in of_task {
+            self.let_go(now, action, Outcome::Cancelled, "its task was cancelled", out);
+        }
+    }
+
+    /// Answers a call that waits, before the result that it waits for.
+    pub(crate) fn let_go(&mut self, now: Now, action: ActionId, outcome: Outcome, why: &str, out: &mut Commands) {
+        let Some(waiter) = self.part(action) else { return };
+        if let Some(live) = self.live.get(&waiter.to) {
+            let sent = live.sends > 0 || live.attempt().is_some();
+            // What somebody else waits for may be sent yet.
+            let goes_on = sent || live.agent_here || !live.joined.is_empty();
+            let effect = if goes_on { Effect::Unknown } else { live.effect };
+            let answer = self.answer_of(now, live, outcome, why);
+            let answer = Answer { joined: Some(waiter.how), sent, effect, ..answer };
+            out.push(Command::Answer { action, answer: Box::new(answer) });
+        }
+        self.unheard(now, waiter.to, out);
+    }
+
+    /// The name stands for something else.
+    pub(crate) fn refuse_other_content(&mut self, now: Now, live: Box<Live>, known: ActionId, out: &mut Commands) {
+        let why = "its idempotency key or reference was used with other content";
+        let answer = Answer {
+            status: 422,
+            about: known,
+            problem: Problem::KeyMismatch,
+            safe_next: vec![SafeNext::ChangeRequest],
+            ..self.answer_of(now, &live, Outcome::Denied, why)
+        };
+        self.deny(now, live, format!("the key or reference of {known}, with other content"), answer, out);
+    }
+
+    /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
+    pub(crate) fn refuse_open(&mut self, now: Now, live: Box<Live>, open: ActionId, out: &mut Commands) {
+        let answer = Answer {
+            about: open,
+            sent: true,
+            effect: Effect::Unknown,
+            ..self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown")
+        };
+        self.deny(now, live, format!("repeats {open}, whose effect is unknown"), answer, out);
+    }
+
+    /// It was done before. The same name, or the same content of which no agent was told, does not do it again.
+    pub(crate) fn refuse_done(&mut self, now: Now, live: Box<Live>, done: ActionId, out: &mut Commands) {
+        let why = "an equal write was done; it is not done again";
+        let mut answer = Answer {
+            status: 422,
+            about: done,
+            sent: true,
+            answered: true,
+            effect: Effect::Applied,
+            problem: Problem::AlreadyDone,
+            safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
+            ..self.answer_of(now, &live, Outcome::Succeeded, why)
+        };
+        if let Some(ended) = self.durable.ended.get(done) {
+            answer.provider_status = ended.status;
+            answer.stamp.attempts = ended.attempts;
+            if !ended.told {
+                answer.reason = "an equal write was done, and its agent was perhaps not told; it is not done again. \
+                                 A new Forbear-Reference says that another one is meant"
+                    .into();
+            }
+        }
+        self.deny(now, live, format!("repeats {done}, which was done"), answer, out);
+    }
+
+    fn deny(&mut self, now: Now, mut live: Box<Live>, why: String, answer: Answer, out: &mut Commands) {
+        let action = live.request.action;
+        self.finish(now, &mut live, Outcome::Denied, Some(why), out);
+        out.push(Command::Answer { action, answer: Box::new(answer) });
+    }
+}

@@ -1,0 +1,61 @@
+//! What a schedule's policy says: the one in force at the start, and those that are loaded later. From then on calls carry
+//! its limits and rules; those that came before keep what they came with.
+
+use std::sync::Arc;
+
+use forbear_core::ids::{Digest, PolicyMark};
+use forbear_core::input::Settings;
+use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
+
+use super::chance::Rng;
+
+#[derive(Debug, Clone)]
+pub(super) struct Policy {
+    pub(super) settings: Arc<Settings>,
+    pub(super) rules: [Arc<ClassRule>; 4],
+    pub(super) limits: Limits,
+    /// What an event says that was decided under it.
+    pub(super) name: PolicyMark,
+}
+
+impl Policy {
+    /// `number` makes its digest.
+    pub(super) fn draw(rng: &mut Rng, number: u8) -> Self {
+        let all = [408, 429, 500, 502, 503, 504];
+        let attempts = rng.range(2, 5);
+        // A policy may allow more attempts of an uncertain write: those that are proven undone.
+        let uncertain = rng.pick(&[1, 1, 3]);
+        let rules = [
+            rule(rng, attempts, &all),
+            rule(rng, attempts, &all),
+            rule(rng, attempts, &all),
+            if uncertain == 1 { rule(rng, 1, &[]) } else { rule(rng, uncertain, &all) },
+        ];
+        let settings = Settings {
+            task: TaskRule { max_retries: rng.pick(&[2, 4, 10, 100]), max_wait_seconds: rng.pick(&[10, 60, 600]) },
+            backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: rng.pick(&[1_000, 1_000, 100]) },
+            pacing: PacingRule { release_gap_ms: rng.pick(&[0, 200]), jitter_ms: rng.pick(&[0, 250, 2_000]) },
+            digest: Digest([number; 32]),
+        };
+        let limits = Limits {
+            max_delayed_requests: rng.pick(&[2, 5, 25]),
+            max_concurrent_requests: rng.pick(&[1, 2, 8]),
+            max_retries_per_minute: rng.pick(&[3, 10, 100]),
+        };
+        let name = PolicyMark::new(&settings.digest.to_string()[..16]);
+        Self { settings: Arc::new(settings), rules, limits, name }
+    }
+}
+
+fn rule(rng: &mut Rng, attempts: u64, statuses: &[u16]) -> Arc<ClassRule> {
+    Arc::new(ClassRule {
+        rank: None,
+        max_attempts: u32::try_from(attempts).unwrap_or(1),
+        max_wait_seconds: rng.pick(&[0, 5, 30, 90, 120]),
+        retry_statuses: statuses.to_vec(),
+        unknown_resends: 1,
+        unsent_resends: 2,
+        max_queue_seconds: rng.pick(&[1, 10, 60]),
+        deadline_seconds: 900,
+    })
+}

@@ -1,0 +1,68 @@
+//! The whole server over connections inside the process, under a clock that jumps: from accept to dial, with its pool, its
+//! evidence, its mailboxes and the real store, against agents, a provider, wires and a disk that follow a plan drawn from a
+//! seed. Hours of waiting pass in milliseconds, and a seed gives the same run to the last line.
+//!
+//! `FORBEAR_TEST_SEED=n` runs that seed alone and prints its trace; `FORBEAR_TEST_LONG=1` runs many more,
+//! `FORBEAR_TEST_SEEDS=n` so many.
+
+mod agent;
+mod answers;
+mod books;
+mod checks;
+mod disk;
+mod http;
+mod plan;
+mod provider;
+mod run;
+mod world;
+
+use run::{Shown, run};
+
+const SEEDS: u64 = 300;
+const SEEDS_LONG: u64 = 20_000;
+/// Broken seeds that are told; then it ends.
+const BROKEN_MAX: usize = 10;
+/// Lines of a broken run's trace that are shown: its end.
+const TRACE_LINES_MAX: usize = 300;
+
+#[test]
+fn no_schedule_breaks_a_promise() {
+    if let Some(seed) = std::env::var("FORBEAR_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
+        let shown = run(seed);
+        println!("{}", shown.trace.join("\n"));
+        return whole(seed, shown);
+    }
+    let long = std::env::var_os("FORBEAR_TEST_LONG").is_some();
+    let (mut arrivals, mut virtual_ms, mut broken) = (0, 0, Vec::new());
+    let many = std::env::var("FORBEAR_TEST_SEEDS").ok().and_then(|s| s.parse().ok());
+    let seeds = many.unwrap_or(if long { SEEDS_LONG } else { SEEDS });
+    for seed in 1..=seeds {
+        let shown = run(seed);
+        arrivals += shown.arrivals;
+        virtual_ms += shown.virtual_ms;
+        broken.extend(shown.broken.first().map(|what| format!("seed {seed}: {what}")));
+        if broken.len() >= BROKEN_MAX {
+            break;
+        }
+    }
+    println!("{seeds} seeds, {arrivals} arrivals, {} hours", virtual_ms / 3_600_000);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(u64::from(arrivals) > seeds * 5, "only {arrivals} calls arrived");
+}
+
+#[test]
+fn a_seed_gives_the_same_run_to_the_last_line() {
+    for seed in [5, 22, 93, 124, 157, 163, 217, 246] {
+        let (first, second) = (run(seed).trace, run(seed).trace);
+        assert!(first.len() > 30, "{} lines", first.len());
+        for (n, (a, b)) in first.iter().zip(&second).enumerate() {
+            assert_eq!(a, b, "seed {seed}, line {n}");
+        }
+        assert_eq!(first.len(), second.len());
+    }
+}
+
+fn whole(seed: u64, shown: Shown) {
+    let from = shown.trace.len().saturating_sub(TRACE_LINES_MAX);
+    assert!(shown.broken.is_empty(), "seed {seed}:\n{}\n{}", shown.trace[from..].join("\n"), shown.broken.join("\n"));
+}
