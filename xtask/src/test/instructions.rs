@@ -43,7 +43,9 @@ pub(super) fn absent(workshop: &Workshop) -> Result<Option<String>> {
     if std::env::var_os("CI").is_some() {
         bail!("valgrind is missing, and without it nothing says what a call costs: apt-get install valgrind");
     }
-    Ok(Some("VALGRIND IS MISSING, so nothing says whether a call costs more than it did: apt-get install valgrind".into()))
+    Ok(Some(
+        "VALGRIND IS MISSING, so nothing says whether a call costs more than it did: apt-get install valgrind".into(),
+    ))
 }
 
 pub(super) fn run(workshop: &Workshop) -> Result<Counts> {

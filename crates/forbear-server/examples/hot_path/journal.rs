@@ -57,6 +57,7 @@ fn straight_read(seq: u64) -> Event {
         reason: None,
         waited_for: None,
         straight: Some(straight),
+        agent_left: false,
     };
     Event {
         v: EVENT_VERSION,

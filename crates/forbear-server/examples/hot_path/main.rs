@@ -38,11 +38,8 @@ fn calls(directory: &Path, call: ends::Call, count: u64) -> Result<(), Failure> 
     let origin = ends::answer_on_threads()?;
     let config = directory.join("forbear.yaml");
     std::fs::write(&config, format!("providers:\n  bench:\n    base_url: \"http://{origin}\"\n"))?;
-    let overrides = Overrides {
-        listen: Some("127.0.0.1:0".parse()?),
-        data_dir: Some(directory.join("data")),
-        log: None,
-    };
+    let overrides =
+        Overrides { listen: Some("127.0.0.1:0".parse()?), data_dir: Some(directory.join("data")), log: None };
     let loaded = load(Some(&config), &overrides)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let running = start(loaded).await?;
