@@ -66,7 +66,7 @@ for name in "${names[@]}"; do
   row="$(grep -F "| \`$name\` |" "$here/README.md" || true)"
   what="$(cut -d'|' -f3 <<< "$row" | sed 's/^ *//; s/ *$//')"
   bound="$(cut -d'|' -f4 <<< "$row" | tr -d ' ,')"
-  found="$(cd "$work" && CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
+  found="$(cd "$work" && CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
     cargo build --quiet --offline -p harness 2> "$work/build.log" \
     && "$work/target/debug/harness" "${bound:-5000}" 2> "$work/$name.trace" || echo "DOES NOT BUILD, see target/mutants/build.log")"
   printf '| `%s` | %s | %s | %s |\n' "$name" "$what" "$bound" "$found"

@@ -245,12 +245,12 @@ impl Soak {
     /// Nothing that is kept is beyond its bound.
     fn check(&self, hour: u64, per_second: u64) {
         let durable = self.core.durable_state();
-        let live = (per_second * LIVE_SECONDS_MAX) as usize;
-        assert!(self.core.live_actions() <= live, "hour {hour}: {} live", self.core.live_actions());
+        let live = per_second * LIVE_SECONDS_MAX;
+        assert!(self.core.live_actions() as u64 <= live, "hour {hour}: {} live", self.core.live_actions());
         assert_eq!(self.core.inconsistency(), None, "hour {hour}");
         let (open, unknown) = (durable.open.len(), self.unknown());
         assert!(durable.ended.len() <= ENDED_MAX, "hour {hour}: {} ended writes", durable.ended.len());
-        assert!(open <= live + unknown, "hour {hour}: {open} open, {unknown} unknown");
+        assert!(open as u64 <= live + unknown as u64, "hour {hour}: {open} open, {unknown} unknown");
         let unknown_max = 1 + self.calls * UNKNOWN_OF_10_000_CALLS_MAX / 10_000;
         assert!(unknown as u64 <= unknown_max, "hour {hour}: {unknown} unknown effects");
         assert!(durable.tasks.len() <= TASKS_MAX + TASKS_MAX / 8, "hour {hour}: {} tasks", durable.tasks.len());

@@ -43,7 +43,7 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 /// Schedules of one ordinary run, and of a long one.
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 100_000;
 const SEEDS_LONG: u64 = 1_000_000;
 
 fn never(_: &Workshop) -> Result<Option<String>> {

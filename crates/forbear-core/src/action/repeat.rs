@@ -198,6 +198,8 @@ impl Coordinator {
             about: open,
             sent: true,
             effect: Effect::Unknown,
+            // Under a key that still keeps it from acting twice it would have been sent.
+            safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
             ..self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown")
         };
         self.deny(now, live, format!("repeats {open}, whose effect is unknown"), answer, out);

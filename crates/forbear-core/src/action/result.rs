@@ -2,7 +2,7 @@
 
 use crate::action::admit::write_for;
 use crate::action::live::{LastAnswer, Live, Stage};
-use crate::action::verdict::{Situation, Verdict, verdict};
+use crate::action::verdict::{Situation, Verdict, may_have_run, verdict};
 use crate::command::{Command, Commands, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::durable::fold;
@@ -38,7 +38,10 @@ impl Coordinator {
             Verdict::Retry(_) => match report.evidence {
                 Evidence::NotSent | Evidence::Refused => live.unsent += 1,
                 Evidence::Unknown => live.unknown_resends += 1,
-                Evidence::Answered | Evidence::AnsweredPartially => {}
+                Evidence::Answered | Evidence::AnsweredPartially => {
+                    let doubt = live.last.as_ref().is_some_and(|l| may_have_run(l.status));
+                    live.unknown_resends += u32::from(doubt);
+                }
             },
             _ => {}
         }

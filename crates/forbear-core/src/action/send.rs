@@ -57,7 +57,8 @@ impl Coordinator {
             attempt,
             send_not_after: live.last_instant(now.mono.plus_ms(SEND_WINDOW_MS)),
             give_up_at: live.deadline,
-            fresh_connection: live.request.rank == Rank::UncertainWrite,
+            // What was lost on a kept connection may be lost on the next one that the same server gave up.
+            fresh_connection: live.request.rank == Rank::UncertainWrite || live.unknown_resends > 0,
             doubts: self.doubts,
         });
         if !live.recorded {

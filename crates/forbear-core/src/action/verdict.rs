@@ -76,6 +76,12 @@ fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
     if open && !may_repeat_unknown(s) {
         return Verdict::Unknown("the answer leaves open whether it was done");
     }
+    if wanted && s.rank == Rank::Inference && may_have_run(answer.status) {
+        if s.unknown_resends >= s.rule.unknown_resends {
+            return Verdict::Stop("it may have run, and a resend may cost twice");
+        }
+        return exhausted(s).map_or(Verdict::Retry("it may have run: this resend may cost twice"), Verdict::Stop);
+    }
     if wanted {
         if let Some(why) = exhausted(s) {
             return if open { Verdict::Unknown(why) } else { Verdict::Stop(why) };
@@ -115,8 +121,15 @@ fn unanswered(s: Situation<'_>) -> Verdict {
     }
     match exhausted(s) {
         Some(why) => Verdict::Stop(why),
+        None if s.rank == Rank::Inference => Verdict::Retry("no answer came: this resend may cost twice"),
         None => Verdict::Retry("no answer came to a call without lasting effect"),
     }
+}
+
+/// RFC 9110 sections 15.6.3 and 15.6.5: whoever stands before the server got no answer from it, which says nothing of what
+/// the server did.
+pub(crate) const fn may_have_run(status: u16) -> bool {
+    matches!(status, 502 | 504)
 }
 
 /// A refusal of a resend with an honoured key is the provider's word on the action itself, unless it was given by
@@ -256,6 +269,18 @@ mod tests {
             let rank = Rank::IdempotentWrite;
             let s = Situation { answer: Some(&answer), effect, sends: 2, key_honoured: true, ..situation(rank, &all) };
             assert_eq!(matches!(verdict(s), Verdict::Unknown(_)), open, "{effect:?}");
+        }
+    }
+
+    #[test]
+    fn an_inference_that_a_gateway_gave_up_on_is_resent_once() {
+        let four = rule(4, &[500, 502, 504]);
+        for (status, used, retry) in [(504, 0, true), (504, 1, false), (502, 1, false), (500, 1, true)] {
+            let answer = head(status, Kind::Transient);
+            for (rank, retry) in [(Rank::Inference, retry), (Rank::Read, true)] {
+                let s = Situation { answer: Some(&answer), unknown_resends: used, ..situation(rank, &four) };
+                assert_eq!(matches!(verdict(s), Verdict::Retry(_)), retry, "{rank:?} {status} {used}");
+            }
         }
     }
 

@@ -233,3 +233,38 @@ fn fb_022_every_layout_of_a_date_is_waited_for() {
         check_own_backoff(&format!("429; date: Thu, 01 Jan 2032 00:00:00 GMT; retry-after: {date}"));
     }
 }
+
+/// The waits between the arrivals of one call that meets `answer` for ever.
+fn waits_ms(seed: u64, answer: &str, max_wait_s: u64) -> (Vec<u64>, World) {
+    let mut world = World::new(seed, sequence(&[answer])).max_wait_s(max_wait_s);
+    world.call(0, "k");
+    let world = world.run(900_000);
+    let waits = (1..world.arrivals.len()).map(|n| world.gap_ms(n, n + 1)).collect();
+    (waits, world)
+}
+
+#[test]
+fn fb_092_the_first_retry_is_the_first_and_the_last_is_said_once() {
+    let (mut widest, jitter_ms) = ([0; 3], 100);
+    for seed in 0..200 {
+        let (waits, world) = waits_ms(seed, "429", 600);
+        assert_eq!(world.arrivals.len(), 4, "max_attempts");
+        for (n, (wait, bound_ms)) in waits.iter().zip([2_000, 4_000, 8_000]).enumerate() {
+            assert!(*wait <= bound_ms + 2 * jitter_ms, "seed {seed}: wait {n} of {wait} ms");
+            widest[n] = widest[n].max(*wait);
+        }
+        let ends = world.events.iter().filter(|e| matches!(e.fact, forbear_core::event::Fact::ActionFinished(_)));
+        assert_eq!(ends.count(), 1, "seed {seed}");
+    }
+    // The whole range is drawn from.
+    assert!(widest[0] > 1_800 && widest[1] > 3_600 && widest[2] > 7_000, "{widest:?}");
+}
+
+#[test]
+fn fb_093_no_wait_is_longer_than_the_cap_whatever_headers_an_answer_has() {
+    for seed in 0..50 {
+        let (waits, world) = waits_ms(seed, "502; content-type: text/html; date: {date}", 900);
+        assert!(waits.iter().all(|wait| *wait <= 60_000 + 200), "seed {seed}: {waits:?}");
+        assert_eq!(world.ends[&0].attempts, 4, "it ends by its attempts");
+    }
+}

@@ -8,7 +8,7 @@ use forbear_core::event::{KeyOrigin, Outcome};
 use forbear_core::ids::{ActionId, Digest, Key};
 use forbear_core::input::{Input, Request};
 
-use super::calls::{CALLS_MAX, Call, Calls};
+use super::calls::{CALLS_MAX, Call, Calls, number};
 use super::chance::Site;
 use super::coverage::Seen;
 use super::intents::{Intent, rank_index};
@@ -33,7 +33,7 @@ impl World<'_> {
     pub(super) fn asks(&mut self, index: usize, again: Again) {
         let Some(intent) = self.intents.get(index).filter(|i| i.calls < CALLS_MAX) else { return };
         let action = Calls::action(index, intent.calls + 1);
-        let mut rng = self.chance.at(Site::Asks, action.0 as u64, 0);
+        let mut rng = self.chance.at(Site::Asks, number(action), 0);
         let Some(home) = self.door(rng.permille(400)) else {
             return self.later(KNOCK_AGAIN_MS, Happening::Asks { intent: index, again });
         };
@@ -131,7 +131,7 @@ impl World<'_> {
         // Equal calls without a name may be meant to be two.
         intent.loose |= !is_known;
         let writes = intent.rank.writes();
-        let mut rng = self.chance.at(Site::Again, action.0 as u64, 0);
+        let mut rng = self.chance.at(Site::Again, number(action), 0);
         let again = if is_known && writes && rng.permille(300) {
             self.cover(Seen::OtherContent);
             Again::OtherContent
@@ -150,7 +150,7 @@ impl World<'_> {
         self.cover(Seen::AgentLeft);
         self.note(|_| format!("a{} leaves", action.0));
         self.tell(home, Input::AgentLeft { action });
-        let mut rng = self.chance.at(Site::Leaves, action.0 as u64, 0);
+        let mut rng = self.chance.at(Site::Leaves, number(action), 0);
         let intent = &mut self.intents[index];
         if intent.calls >= CALLS_MAX || !rng.permille(500) {
             return;
@@ -167,9 +167,23 @@ impl World<'_> {
         let rather_the_old = self.chance.at(Site::Cancel, nth, 0).permille(300);
         let Some(home) = self.door(rather_the_old) else { return };
         self.cover(Seen::Cancel);
-        let task = self.fixtures.tasks[task].clone();
-        self.note(|w| format!("{}cancel {task}", w.tag(home)));
-        self.tell(home, Input::CancelTask { task, by: "person".into() });
+        let name = self.fixtures.tasks[task].clone();
+        self.note(|w| format!("{}cancel {name}", w.tag(home)));
+        self.tell(home, Input::CancelTask { task: name, by: "person".into() });
+        self.stops_agents(task, nth);
+    }
+
+    /// Whoever cancels a task often stops its agents too.
+    fn stops_agents(&mut self, task: usize, nth: u64) {
+        let of_task = self.calls.iter().filter(|c| c.is_open() && self.intents[c.intent].task == task);
+        let actions: Vec<ActionId> = of_task.map(|c| c.request.action).collect();
+        for action in actions {
+            let mut rng = self.chance.at(Site::Cancel, nth, number(action) + 1);
+            if rng.permille(300) {
+                let in_ms = rng.pick(&[1, 20, 1_000]);
+                self.later(in_ms, Happening::Leaves { action });
+            }
+        }
     }
 
     /// An answer of Forbear's own reached the agent, unless it is gone.
@@ -188,7 +202,7 @@ impl World<'_> {
             // Nothing can tell a repeat of a body that was streamed once.
             intent.loose = true;
         }
-        let mut rng = self.chance.at(Site::Answered, action.0 as u64, 0);
+        let mut rng = self.chance.at(Site::Answered, number(action), 0);
         if (unknown && rng.permille(600)) || (safe && rng.permille(300)) {
             let wait = answer.retry_after_seconds.unwrap_or(0).saturating_mul(1_000);
             let in_ms = wait + rng.pick(&[0, 100, 10_000, 100_000]);
@@ -214,7 +228,7 @@ impl World<'_> {
             })
             .collect();
         for (action, index) in lost {
-            let mut rng = self.chance.at(Site::Lost, action.0 as u64, 0);
+            let mut rng = self.chance.at(Site::Lost, number(action), 0);
             let intent = &mut self.intents[index];
             if intent.calls >= CALLS_MAX || !rng.permille(500) {
                 continue;

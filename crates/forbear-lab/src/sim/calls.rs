@@ -132,6 +132,11 @@ impl Calls {
     }
 }
 
+/// What chance calls it by.
+pub(super) fn number(action: ActionId) -> u64 {
+    u64::try_from(action.0).unwrap_or(0)
+}
+
 fn place(action: ActionId) -> usize {
     usize::try_from(action.0).unwrap_or(usize::MAX)
 }

@@ -92,7 +92,13 @@ impl World<'_> {
                     call.told = is_said.then_some((answer.about, answer.effect));
                 }
             }
-            Command::Share { action, .. } => self.check_one_answer(*action),
+            Command::Share { action, .. } => {
+                self.check_one_answer(*action);
+                let task = self.calls.get(*action).map(|c| self.intents[c.intent].task);
+                if task.zip(self.node(by)).is_some_and(|(task, node)| node.ledger.cancelled[task]) {
+                    self.fail("cancelled_never_wakes", |_| format!("a{} still waited for another's result", action.0));
+                }
+            }
             Command::CancelUpstream { action, .. } => {
                 let Some(call) = self.calls.get_mut(*action) else { return };
                 call.on_wire = false;

@@ -11,6 +11,7 @@ use forbear_core::event::KeyOrigin;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 
+use super::calls::number;
 use super::chance::Site;
 use super::coverage::Seen;
 use super::provider::Arrival;
@@ -32,7 +33,7 @@ impl World<'_> {
             Command::Dispatch(dispatch) => self.dials(by, dispatch),
             Command::ReadBody { action } => {
                 self.cover(Seen::BodyPending);
-                let in_ms = self.chance.at(Site::Dial, action.0 as u64, 0).pick(&[0, 10, 3_000]);
+                let in_ms = self.chance.at(Site::Dial, number(action), 0).pick(&[0, 10, 3_000]);
                 self.later(in_ms, Happening::AsksAgain { action });
             }
             Command::Relay { action, attempt, .. } => self.relays(by, action, attempt),
@@ -54,7 +55,7 @@ impl World<'_> {
             call.attempt = dispatch.attempt.0;
             call.on_wire = false;
         }
-        let mut rng = self.chance.at(Site::Dial, dispatch.action.0 as u64, u64::from(dispatch.attempt.0));
+        let mut rng = self.chance.at(Site::Dial, number(dispatch.action), u64::from(dispatch.attempt.0));
         let in_ms = if rng.permille(500) { 0 } else { rng.pick(&[1, 30, 400, 16_000]) };
         self.later(in_ms, Happening::FirstByte { by, dispatch });
     }
@@ -65,7 +66,7 @@ impl World<'_> {
         if self.node(by).is_none() || !current {
             return;
         }
-        let unsent = self.chance.at(Site::FirstByte, action.0 as u64, u64::from(attempt.0)).permille(UNSENT_PERMILLE);
+        let unsent = self.chance.at(Site::FirstByte, number(action), u64::from(attempt.0)).permille(UNSENT_PERMILLE);
         if unsent || self.now.mono > dispatch.send_not_after {
             self.cover(Seen::Unsent);
             self.note(|w| format!("{}a{}#{} never left", w.tag(by), action.0, attempt.0));
@@ -122,7 +123,7 @@ impl World<'_> {
         });
         let retention_ms = intent.key.as_ref().and_then(|k| k.retention_seconds).map(|s| s * 1_000);
         let who = Arrival { scope: intent.scope, key, retention_ms, content: call.request.content_digest };
-        let mut rng = self.chance.at(Site::Arrival, action.0 as u64, u64::from(attempt.0));
+        let mut rng = self.chance.at(Site::Arrival, number(action), u64::from(attempt.0));
         let reply = self.provider.arrive(&mut rng, now, &self.plan.storm, who);
         match reply.effect_in_ms {
             Some(0) => self.commits(action, key),
@@ -158,7 +159,7 @@ impl World<'_> {
         if self.calls.get(action).is_some_and(|c| c.dead) {
             self.cover(Seen::ResultAfterCancel);
         }
-        let mut rng = self.chance.at(Site::Head, action.0 as u64, u64::from(attempt.0));
+        let mut rng = self.chance.at(Site::Head, number(action), u64::from(attempt.0));
         if rng.permille(TWICE_PERMILLE) {
             let (in_ms, answer) = (rng.pick(&[0, 500, 5_000]), answer.clone());
             self.later(in_ms, Happening::HeardTwice { by, action, attempt, evidence, answer });
@@ -216,7 +217,7 @@ impl World<'_> {
         let Some(call) = self.calls.get_mut(action) else { return };
         call.relaying = true;
         let gone = call.gone;
-        let mut rng = self.chance.at(Site::Relay, action.0 as u64, u64::from(attempt.0));
+        let mut rng = self.chance.at(Site::Relay, number(action), u64::from(attempt.0));
         let (in_ms, end) = match rng.range(0, 19) {
             19 => (rng.range(0, 5_000), BodyEnd::Cut("reset".into())),
             18 => (rng.range(0, 5_000), BodyEnd::ErrorInside("error event".into())),

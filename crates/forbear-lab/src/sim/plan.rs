@@ -97,14 +97,14 @@ impl Schedule {
 struct Kind {
     /// The machine and the disk are bad.
     rough: bool,
-    /// Everybody wants the same at once: one scope, few tasks, and each call made again.
+    /// Everybody wants the same at once, and many leave: one scope with few slots, few tasks, and calls made again.
     crowded: bool,
 }
 
 impl Plan {
     fn draw(rng: &mut Rng, kind: Kind) -> Self {
         let reloads = rng.pick(&[0, 0, 0, 1, 2]);
-        let policies = (0..=reloads).map(|n| Policy::draw(rng, n + 1)).collect();
+        let policies = (0..=reloads).map(|n| Policy::draw(rng, n + 1, kind.crowded)).collect();
         let calm = rng.permille(300);
         let weights = if calm {
             [60, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
@@ -121,11 +121,11 @@ impl Plan {
             },
             wake_late_ms: rng.pick(&[0, 0, 3, 40, 2_000]),
             command_late_ms: rng.pick(&[0, 0, 1, 20, 3_000]),
-            flush_ms_max: rng.pick(&[1, 1, 20, 4_000]),
+            flush_ms_max: if kind.crowded { rng.pick(&[20, 4_000]) } else { rng.pick(&[1, 1, 20, 4_000]) },
             span_ms: rng.pick(&[200, 5_000, 60_000]),
             gap_ms: if rng.permille(40) { DAY_MS } else { 0 },
             store_fails_permille: if kind.rough { rng.pick(&[0, 10, 60]) } else { 0 },
-            leaves_permille: rng.pick(&[0, 50, 300]),
+            leaves_permille: if kind.crowded { 300 } else { rng.pick(&[0, 50, 300]) },
             again_permille: if kind.crowded { 500 } else { rng.pick(&[0, 0, 100, 400]) },
             snapshots_permille: rng.pick(&[0, 10, 100]),
         }

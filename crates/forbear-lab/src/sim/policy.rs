@@ -20,7 +20,7 @@ pub(super) struct Policy {
 
 impl Policy {
     /// `number` makes its digest.
-    pub(super) fn draw(rng: &mut Rng, number: u8) -> Self {
+    pub(super) fn draw(rng: &mut Rng, number: u8, few_slots: bool) -> Self {
         let all = [408, 429, 500, 502, 503, 504];
         let attempts = rng.range(2, 5);
         // A policy may allow more attempts of an uncertain write: those that are proven undone.
@@ -39,7 +39,7 @@ impl Policy {
         };
         let limits = Limits {
             max_delayed_requests: rng.pick(&[2, 5, 25]),
-            max_concurrent_requests: rng.pick(&[1, 2, 8]),
+            max_concurrent_requests: if few_slots { rng.pick(&[1, 2]) } else { rng.pick(&[1, 2, 8]) },
             max_retries_per_minute: rng.pick(&[3, 10, 100]),
         };
         let name = PolicyMark::new(&settings.digest.to_string()[..16]);

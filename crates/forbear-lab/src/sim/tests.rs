@@ -24,11 +24,11 @@ fn no_schedule_breaks_a_check() {
     assert!(report.steps > 100 * report.seeds, "{} steps in {} schedules", report.steps, report.seeds);
 }
 
-/// Of three thousand schedules.
-const RARELY: u64 = 5;
+/// Of three thousand schedules. The rarest is a key that Forbear and the provider have both forgotten.
+const RARELY: u64 = 2;
 
 /// Seeds that broke a check once. Each stays.
-const KEPT: &[u64] = &[];
+const KEPT: &[u64] = &[168, 204, 4_960, 8_326];
 
 #[test]
 fn what_was_mended_stays_mended() {
@@ -61,9 +61,9 @@ fn a_broken_schedule_is_made_small_and_still_breaks() {
         let small = shrink(schedule.clone(), pretended);
         assert!(pretended(&small.schedule).is_some(), "seed {}: made small, it does not break", schedule.seed);
         let calls = |s: &Schedule| s.atoms.iter().filter(|a| matches!(a.what, Foreseen::Asks { .. })).count();
-        // One crash, one write that is unknown, and perhaps one before it that took its slot.
+        // One crash, one write that is unknown, and perhaps some before it that took its slot.
         let (calls, atoms) = (calls(&small.schedule), small.schedule.atoms.len());
-        assert!(calls <= 2 && atoms <= 4, "seed {}: {:?}", schedule.seed, small.schedule.atoms);
+        assert!(calls <= 4 && atoms <= 6, "seed {}: {:?}", schedule.seed, small.schedule.atoms);
         let again = shrink(schedule.clone(), pretended);
         assert_eq!((again.runs, again.schedule.atoms), (small.runs, small.schedule.atoms), "seed {}", schedule.seed);
         if tried == 20 {

@@ -12,7 +12,7 @@ use forbear_core::input::{BodyEnd, HeadSeen, Input};
 use forbear_core::time::{Mono, Now, Wall};
 
 use super::agents::Again;
-use super::calls::Calls;
+use super::calls::{Calls, number};
 use super::chance::{Chance, Site};
 use super::checks::Tally;
 use super::coverage::{Coverage, Seen, of_outcome};
@@ -288,7 +288,7 @@ impl<'f> World<'f> {
             let late_max = self.plan.command_late_ms;
             let Some(call) = command.action().and_then(|a| self.calls.get_mut(a)) else { continue };
             call.commands += 1;
-            let of = call.request.action.0 as u64;
+            let of = number(call.request.action);
             let late =
                 if late_max == 0 { 0 } else { self.chance.at(Site::Command, of, call.commands).range(0, late_max) };
             let soon = self.now.mono.plus_ms(late);

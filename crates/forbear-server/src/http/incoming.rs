@@ -39,6 +39,8 @@ pub(super) struct Shared {
     calls: AtomicUsize,
     /// When the last one was over, in nanoseconds from the beginning.
     quiet_since_ns: AtomicU64,
+    /// hyper waits for bytes: then it is told of a close as of any other event.
+    is_read: AtomicBool,
 }
 
 /// One call under way on a connection, until dropped.
@@ -61,6 +63,7 @@ impl Shared {
             look: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             quiet_since_ns: AtomicU64::new(0),
+            is_read: AtomicBool::new(false),
         })
     }
 
@@ -85,9 +88,9 @@ impl Shared {
         InCall(Arc::clone(self))
     }
 
-    /// Whether somebody's leaving would end a call.
-    pub(super) fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > 0
+    /// Whether somebody's leaving would end a call, and nobody would notice.
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0 && !self.is_read.load(Ordering::Relaxed)
     }
 }
 
@@ -168,6 +171,15 @@ impl AgentIo {
 impl AsyncRead for AgentIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let read = this.read(cx, buf);
+        this.shared.is_read.store(read.is_pending(), Ordering::Relaxed);
+        read
+    }
+}
+
+impl AgentIo {
+    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self;
         loop {
             if !this.passed.is_empty() {
                 this.hand_on(buf);

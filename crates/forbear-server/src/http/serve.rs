@@ -40,7 +40,7 @@ const STREAMS_MAX: u32 = 256;
 /// An HTTP/2 agent that answers no ping for this long has left.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a connection with a call under way is looked at for an agent that left behind bytes nobody wants yet. Leaving
+/// How often a connection with a call under way that nobody reads is looked at, for an agent that left behind bytes nobody wants yet. Leaving
 /// is to be noticed within a tenth of a second, on a busy machine as well.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// Agents' connections at once that came after draining began: each gets one answer.
@@ -251,7 +251,7 @@ async fn drive<C>(
                     }
                 }
             }
-            if shared.is_busy() { looks.poll_tick(cx).map(|_| Woken::Look) } else { Poll::Pending }
+            if shared.is_unwatched() { looks.poll_tick(cx).map(|_| Woken::Look) } else { Poll::Pending }
         });
         tokio::select! {
             biased;

@@ -92,7 +92,7 @@ async fn fb_018_a_short_window_does_not_hide_the_long_one() {
         .header("host", rig.running.addr().to_string())
         .header("authorization", format!("Bearer {}", token.trim()));
     let rows = rig.send(request.body(http_body_util::Full::default()).unwrap()).await.json();
-    let shown = &rows[0];
+    let shown = &rows["items"][0];
     assert_eq!((&shown["remaining"], &shown["source"]), (&0.into(), &"limit_header".into()), "{rows}");
     let left = shown["reset_after_seconds"].as_u64().unwrap();
     assert!((355..=360).contains(&left), "{rows}");

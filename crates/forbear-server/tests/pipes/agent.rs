@@ -114,7 +114,7 @@ async fn ask(world: &World, network: &Network, n: usize, index: usize) -> End {
 /// A late disk, a slow dial, a refusal that is read, each twice.
 fn slack_ms(world: &World) -> u64 {
     let plan = &world.lock().plan;
-    2 * (plan.flush_ms_max + plan.ack_ms_max + 17_000)
+    2 * (plan.flush_ms_max + plan.ack_ms_max + plan.connect_timeout_ms + 7_000)
 }
 
 /// None where the server answered before it had all, or is gone.

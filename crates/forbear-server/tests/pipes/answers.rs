@@ -71,7 +71,8 @@ pub(crate) async fn say(peer: &mut Peer, world: &World, arrival: &Arrival, said:
         head = rest.to_owned();
     }
     // A refusal is understood by its body too, unless that takes too long.
-    let mut by_head = !said.cut && (said.status < 400 || !said.late);
+    let slow = said.late || streams || world.wires(|d| d.permille(150));
+    let mut by_head = !said.cut && (said.status < 400 || !slow);
     if !send(peer, &head).await {
         return false;
     }
@@ -79,7 +80,7 @@ pub(crate) async fn say(peer: &mut Peer, world: &World, arrival: &Arrival, said:
     if by_head {
         learn(world, arrival, &said);
     }
-    let gap_ms = if said.late || streams { world.wires(|d| d.pick(&[0, 10, 1_500])) } else { 0 };
+    let gap_ms = if slow { world.wires(|d| d.pick(&[0, 10, 1_500])) } else { 0 };
     let cut_at = if said.cut { world.wires(|d| d.range(0, pieces.len() as u64 - 1)) } else { u64::MAX };
     let mut going = true;
     for (at, piece) in (0u64..).zip(&pieces) {
@@ -96,6 +97,10 @@ pub(crate) async fn say(peer: &mut Peer, world: &World, arrival: &Arrival, said:
         let is_last = at + 1 == pieces.len() as u64;
         let end = if is_last && is_chunked { "0\r\n\r\n" } else { "" };
         if !send(peer, &format!("{piece}{end}")).await || !pause(peer, if is_last { 0 } else { gap_ms }).await {
+            let mut state = world.lock();
+            if rank.writes() && said.kind == Kind::Success && state.stops_at_ms.is_none() {
+                state.fail("writes_are_followed", &format!("nobody reads the answer to c{n} to its end"));
+            }
             going = false;
             break;
         }

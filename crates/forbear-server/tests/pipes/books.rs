@@ -51,6 +51,8 @@ pub(crate) struct Call {
     pub(crate) requested: bool,
     pub(crate) sent: u32,
     pub(crate) ended: Option<(Outcome, Effect)>,
+    /// When its last send was decided.
+    pub(crate) sent_at_ms: Option<u64>,
     /// The retry that is planned, in the journal's queue.
     pub(crate) retry_at: Option<Wall>,
 }
@@ -68,7 +70,7 @@ pub(crate) struct Scope {
 pub(crate) struct Books {
     pub(crate) intents: Vec<Standing>,
     pub(crate) calls: Vec<Call>,
-    pub(crate) scopes: [Scope; SCOPES_MAX as usize],
+    pub(crate) scopes: [Scope; SCOPES_MAX],
     pub(crate) cancelled_at_ms: [Option<u64>; TASKS_MAX],
     /// By the disk; a cancel that is not on it dies with its process.
     pub(crate) cancels_kept: [bool; TASKS_MAX],

@@ -10,6 +10,8 @@ use crate::world::{State, wall_at};
 
 /// An agent that leaves behind bytes nobody wants yet is seen so much later.
 const SEEN_LEAVING_MS: u64 = 1_000;
+/// How old a decision to send may be at the first byte.
+const SEND_WINDOW_MS: u64 = 15_000;
 /// How long a cancelled read may go on.
 const CUT_MS: u64 = 1_000;
 
@@ -74,6 +76,10 @@ impl State {
         let call = &self.books.calls[n];
         if first_ms > call.deadline_ms {
             self.fail("no_one_starves", &format!("c{n} leaves at {first_ms}, after its deadline"));
+        }
+        let call = &self.books.calls[n];
+        if call.sent_at_ms.is_some_and(|at| first_ms > at + SEND_WINDOW_MS) {
+            self.fail("sends_are_fresh", &format!("c{n} leaves at {first_ms}, long after it was decided"));
         }
         let call = &self.books.calls[n];
         if call.arrivals == 0 && call.gone_at_ms.is_some_and(|at| first_ms > at + SEEN_LEAVING_MS) {
@@ -185,6 +191,10 @@ impl State {
                 if reason.is_empty() || retry_not_before.is_some_and(|b| *scheduled_retry_at < b) {
                     self.fail("waits_are_said", &format!("c{n}: {:?}", event.fact));
                 }
+            }
+            Fact::ActionSent { .. } if kept => {
+                let now_ms = self.now_ms();
+                self.books.calls[n].sent_at_ms = Some(now_ms);
             }
             Fact::RetryReturned { .. } => self.books.calls[n].retry_at = None,
             Fact::ActionFinished(end) => {

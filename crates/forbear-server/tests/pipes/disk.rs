@@ -97,8 +97,7 @@ impl Disk {
     pub(crate) async fn pump(self: Arc<Self>) {
         loop {
             self.due.notified().await;
-            loop {
-                let Some((many, behind)) = self.waiting() else { break };
+            while let Some((many, behind)) = self.waiting() {
                 let moment = self.world.flush_moment();
                 // sleep: the flush of a disk under a paused clock
                 sleep(Duration::from_millis(moment.flush_ms + if behind { BEHIND_MS } else { 0 })).await;
@@ -146,7 +145,7 @@ impl Disk {
     }
 
     fn fail(&self, many: usize, kept_permille: u64) -> usize {
-        let kept = many * usize::try_from(kept_permille).unwrap() / 1_000;
+        let kept = many * usize::try_from(kept_permille).expect("it is small") / 1_000;
         self.commit(kept);
         let mut inner = self.lock();
         inner.failed = true;

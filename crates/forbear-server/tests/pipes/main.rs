@@ -1,6 +1,7 @@
 //! The whole server over connections inside the process, under a clock that jumps: from accept to dial, with its pool, its
 //! evidence, its mailboxes and the real store, against agents, a provider, wires and a disk that follow a plan drawn from a
-//! seed. Hours of waiting pass in milliseconds, and a seed gives the same run to the last line.
+//! seed. Hours of waiting pass in milliseconds, and a seed gives the same run to the last line (of a
+//! run that is stopped, to the stop).
 //!
 //! `FORBEAR_TEST_SEED=n` runs that seed alone and prints its trace; `FORBEAR_TEST_LONG=1` runs many more,
 //! `FORBEAR_TEST_SEEDS=n` so many.
@@ -20,8 +21,14 @@ use run::{Shown, run};
 
 const SEEDS: u64 = 300;
 const SEEDS_LONG: u64 = 20_000;
-/// Broken seeds that are told; then it ends.
-const BROKEN_MAX: usize = 10;
+/// Those that showed a fault, each with the one that was mended.
+const KEPT: [(u64, &str); 5] = [
+    (8, "a write whose agent had left ended without a word to its call, which stayed for ever"),
+    (22, "the same, of unknown effect"),
+    (217, "a call that expects 100-continue ended twice where its refusal waited for the disk"),
+    (60, "a redirect of a resend was taken for the end of a write of unknown effect"),
+    (329, "the same, later in the run"),
+];
 /// Lines of a broken run's trace that are shown: its end.
 const TRACE_LINES_MAX: usize = 300;
 
@@ -30,31 +37,35 @@ fn no_schedule_breaks_a_promise() {
     if let Some(seed) = std::env::var("FORBEAR_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         let shown = run(seed);
         println!("{}", shown.trace.join("\n"));
-        return whole(seed, shown);
+        return whole(seed, &shown);
     }
     let long = std::env::var_os("FORBEAR_TEST_LONG").is_some();
-    let (mut arrivals, mut virtual_ms, mut broken) = (0, 0, Vec::new());
+    let (mut arrivals, mut virtual_ms) = (0, 0);
     let many = std::env::var("FORBEAR_TEST_SEEDS").ok().and_then(|s| s.parse().ok());
     let seeds = many.unwrap_or(if long { SEEDS_LONG } else { SEEDS });
     for seed in 1..=seeds {
         let shown = run(seed);
         arrivals += shown.arrivals;
         virtual_ms += shown.virtual_ms;
-        broken.extend(shown.broken.first().map(|what| format!("seed {seed}: {what}")));
-        if broken.len() >= BROKEN_MAX {
-            break;
-        }
+        whole(seed, &shown);
     }
     println!("{seeds} seeds, {arrivals} arrivals, {} hours", virtual_ms / 3_600_000);
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
     assert!(u64::from(arrivals) > seeds * 5, "only {arrivals} calls arrived");
 }
 
 #[test]
+fn what_once_showed_a_fault_shows_none() {
+    for (seed, what) in KEPT {
+        println!("seed {seed}: {what}");
+        whole(seed, &run(seed));
+    }
+}
+
+#[test]
 fn a_seed_gives_the_same_run_to_the_last_line() {
-    for seed in [5, 22, 93, 124, 157, 163, 217, 246] {
-        let (first, second) = (run(seed).trace, run(seed).trace);
-        assert!(first.len() > 30, "{} lines", first.len());
+    for seed in [1, 2, 5, 8, 9, 22, 60, 124, 157, 163, 217, 246] {
+        let (first, second) = (before_drain(run(seed).trace), before_drain(run(seed).trace));
+        assert!(first.len() > 10, "seed {seed}: {} lines", first.len());
         for (n, (a, b)) in first.iter().zip(&second).enumerate() {
             assert_eq!(a, b, "seed {seed}, line {n}");
         }
@@ -62,7 +73,14 @@ fn a_seed_gives_the_same_run_to_the_last_line() {
     }
 }
 
-fn whole(seed: u64, shown: Shown) {
+/// In what order a stop reaches the connections is tokio's own chance.
+fn before_drain(mut trace: Vec<String>) -> Vec<String> {
+    let end = trace.iter().position(|line| line.ends_with(" drain")).unwrap_or(trace.len());
+    trace.truncate(end);
+    trace
+}
+
+fn whole(seed: u64, shown: &Shown) {
     let from = shown.trace.len().saturating_sub(TRACE_LINES_MAX);
     assert!(shown.broken.is_empty(), "seed {seed}:\n{}\n{}", shown.trace[from..].join("\n"), shown.broken.join("\n"));
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use forbear_core::policy::Rank;
 use forbear_lab::sim::moods::Dice;
 
-pub(crate) const SCOPES_MAX: u64 = 3;
+pub(crate) const SCOPES_MAX: usize = 3;
 pub(crate) const TASKS_MAX: usize = 4;
 /// Bodies above it are streamed once.
 pub(crate) const REPLAY_BYTES_MAX: usize = 4_096;
@@ -27,6 +27,7 @@ pub(crate) struct Plan {
     pub(crate) concurrent_max: u64,
     pub(crate) retries_a_minute_max: u64,
     pub(crate) retention_s: u64,
+    pub(crate) connect_timeout_ms: u64,
     pub(crate) head_timeout_s: u64,
     pub(crate) deadline_s_max: u64,
     pub(crate) journal_before: bool,
@@ -86,6 +87,7 @@ impl Plan {
             concurrent_max: dice.pick(&[1, 2, 8]),
             retries_a_minute_max: dice.pick(&[3, 10, 100]),
             retention_s: dice.pick(&[30, 120, 600, 86_400]),
+            connect_timeout_ms: dice.pick(&[10_000, 10_000, 40_000]),
             head_timeout_s: dice.pick(&[5, 30, 600]),
             deadline_s_max: if patient { 14_400 } else { 900 },
             journal_before: dice.permille(100),
@@ -105,14 +107,14 @@ impl Plan {
     }
 
     pub(crate) fn intents(&self, dice: &mut Dice) -> Vec<Intent> {
-        let (n, scopes, tasks) = (dice.range(4, 16), dice.range(1, SCOPES_MAX), dice.range(1, TASKS_MAX as u64));
+        let (n, scopes, tasks) = (dice.range(4, 16), dice.range(1, SCOPES_MAX as u64), dice.range(1, TASKS_MAX as u64));
         (0..n).map(|id| self.intent(dice, id, scopes, tasks)).collect()
     }
 
     fn intent(&self, dice: &mut Dice, id: u64, scopes: u64, tasks: u64) -> Intent {
         let ranks = [Rank::Read, Rank::Inference, Rank::IdempotentWrite, Rank::IdempotentWrite, Rank::UncertainWrite];
         let rank = dice.pick(&ranks);
-        let index = |n: u64| usize::try_from(n).unwrap();
+        let index = |n: u64| usize::try_from(n).expect("there are few");
         let streamed_once = rank != Rank::Read && dice.permille(50);
         let pieces = if rank == Rank::Read { 0 } else { dice.pick(&[1, 1, 1, 3]) };
         Intent {
@@ -162,7 +164,7 @@ journal_reads: {}
 drain_seconds: 30
 body_replay_bytes_max: {REPLAY_BYTES_MAX}
 replay_bytes_total_max: {HELD_BYTES_MAX}
-upstream: {{head_timeout_seconds: {}}}
+upstream: {{connect_timeout_ms: {}, head_timeout_seconds: {}}}
 providers:
   p:
     base_url: http://127.0.0.1:9
@@ -186,6 +188,7 @@ providers:
             self.release_gap_ms,
             self.jitter_ms,
             if self.journal_before { "before" } else { "behind" },
+            self.connect_timeout_ms,
             self.head_timeout_s,
             self.retention_s,
         );

@@ -31,7 +31,7 @@ pub(crate) async fn listen(mut listener: PipeListener, world: World) {
                     return sleep(HANGS).await;
                 }
                 3 => {
-                    let ms = world.wires(|d| d.pick(&[1, 30, 400, 9_000]));
+                    let ms = world.wires(|d| d.pick(&[1, 30, 400, 9_000, 17_000]));
                     // sleep: a network under a paused clock
                     sleep(Duration::from_millis(ms)).await;
                 }

@@ -79,7 +79,7 @@ fn the_register_says_when_a_closed_scope_opens() {
     let answer = world.get("/reports/v1/closed", "t");
     assert_ne!(answer.status, 200);
     let rows = world.server.ask(&["scopes", "--json"]).json();
-    let row = &rows[0];
+    let row = &rows["items"][0];
     assert_eq!((row["provider"].as_str(), row["source"].as_str()), (Some("reports"), Some("retry_after")));
     for member in ["scope", "request_class", "next_allowed_at", "remaining", "reset_after_seconds"] {
         assert!(row.get(member).is_some(), "{member} is not in {row}");

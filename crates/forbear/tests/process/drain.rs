@@ -115,11 +115,14 @@ async fn drain_seconds_bound_it_and_what_is_left_is_unknown_afterwards() {
     provider.wait_until(SOON, |a| a.iter().any(|a| a.effect.is_some())).await.expect("it is done");
     server.signal("TERM").await;
     assert_eq!(server.end(SOON).await, Some(0));
-    assert!(call.await.unwrap().is_err(), "nothing true could be told");
+    let told = call.await.unwrap().expect("it is told what is known");
+    assert_eq!((told.status, told.field("forbear-outcome")), (422, "outcome_unknown"), "{told:?}");
     drop(idle);
     let server = home.start().await;
     let again = server.ask(&Call::post("/p/never", "{}")).await;
     assert_eq!((again.status, again.field("forbear-outcome")), (422, "outcome_unknown"), "{again:?}");
+    // The same action, which outlived the stop.
+    assert_eq!(again.field("location"), told.field("location"), "{again:?}");
     assert_eq!(provider.effects().count, 1);
 }
 

@@ -9,22 +9,19 @@ use std::time::Duration;
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::Seq;
 use forbear_lab::provider::Provider;
-use rusqlite::Connection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::agent::{Answer, Call, ask};
+use crate::holds::{Door, Lock};
 use crate::journal::Journal;
 use crate::rig::{Home, Server, provider, until};
 
 const SOON: Duration = Duration::from_secs(15);
 /// How long the provider gives the test to take the lock.
 const HOLD_MS: u64 = 800;
-/// A queue of so many, and one more, takes nobody else.
-const QUEUE: u32 = 1;
-const NOBODY_TAKES_IT: Duration = Duration::from_millis(150);
 const NS_PER_S: u64 = 1_000_000_000;
 const EVENTS_MAX: usize = 10_000;
 
@@ -135,54 +132,6 @@ routes:
     )
 }
 
-/// The way to the provider, which can be shut: who knocks then waits.
-struct Door {
-    addr: std::net::SocketAddr,
-    passes: JoinHandle<TcpListener>,
-    waiting: Vec<TcpStream>,
-}
-
-impl Door {
-    /// Lets so many connections through, then none.
-    async fn before(provider: &Provider, connections: usize) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let listener = socket.listen(QUEUE).unwrap();
-        let (addr, to) = (listener.local_addr().unwrap(), provider.addr());
-        let passes = tokio::spawn(async move {
-            for _ in 0..connections {
-                let (mut from, _) = listener.accept().await.unwrap();
-                let mut to = TcpStream::connect(to).await.unwrap();
-                let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
-            }
-            listener
-        });
-        Self { addr, passes, waiting: Vec::new() }
-    }
-
-    /// Fills the queue of who waits, so that the next one's connect hangs.
-    async fn shut(&mut self) {
-        while let Ok(stream) = timeout(NOBODY_TAKES_IT, TcpStream::connect(self.addr)).await {
-            self.waiting.push(stream.expect("it is queued"));
-            assert!(self.waiting.len() < 10, "the queue never fills");
-        }
-    }
-}
-
-/// The database, locked against its writer.
-struct Lock {
-    _held: Connection,
-}
-
-impl Lock {
-    fn take(home: &Home) -> Self {
-        let connection = Connection::open(home.data.join("journal.db")).expect("the database can be opened");
-        connection.busy_timeout(SOON).expect("it can be set");
-        connection.execute_batch("BEGIN IMMEDIATE").expect("the lock is had between two groups");
-        Self { _held: connection }
-    }
-}
-
 fn events(home: &Home) -> Vec<Event> {
     home.reader().events(Seq(1), EVENTS_MAX).expect("the journal can be read")
 }
@@ -201,12 +150,12 @@ fn known(home: &Home) -> [usize; 4] {
 
 async fn in_flight(server: &Server) -> bool {
     let scopes = server.control("/-/v1/scopes").await;
-    scopes.as_array().is_some_and(|rows| rows.iter().any(|r| r["in_flight"] == 1))
+    scopes["items"].as_array().is_some_and(|rows| rows.iter().any(|r| r["in_flight"] == 1))
 }
 
 async fn sees_windows(server: &Server) -> bool {
     let scopes = server.control("/-/v1/scopes").await;
-    scopes.as_array().is_some_and(|rows| rows.iter().any(|r| r["remaining"] == 7))
+    scopes["items"].as_array().is_some_and(|rows| rows.iter().any(|r| r["remaining"] == 7))
 }
 
 fn asked(server: &Server, call: Call) -> JoinHandle<std::io::Result<Answer>> {
@@ -227,9 +176,9 @@ async fn killed_at(kind: Kind, step: Step, home: &Home, provider: &Provider, doo
     };
     let (_lock, asking) = match step {
         Step::HalfAsked => {
-            let mut socket = TcpStream::connect(server.addr).await.unwrap();
+            let mut socket = TcpStream::connect(server.addr).await.expect("it listens");
             let bytes = call.bytes();
-            socket.write_all(&bytes[..bytes.len() - 5]).await.unwrap();
+            socket.write_all(&bytes[..bytes.len() - 5]).await.expect("the connection stands");
             assert_eq!(server.not_ready().await, None);
             (None, tokio::spawn(async move { ask_on(socket).await }))
         }
@@ -284,18 +233,18 @@ async fn killed_at(kind: Kind, step: Step, home: &Home, provider: &Provider, doo
             (Some(lock), asking)
         }
         Step::Answered => {
-            let mut socket = TcpStream::connect(server.addr).await.unwrap();
-            socket.write_all(&call.bytes()).await.unwrap();
+            let mut socket = TcpStream::connect(server.addr).await.expect("it listens");
+            socket.write_all(&call.bytes()).await.expect("the connection stands");
             let mut read = Vec::new();
             while !read.windows(4).any(|w| w == b"\r\n\r\n") {
-                assert!(socket.read_buf(&mut read).await.unwrap() > 0);
+                assert!(socket.read_buf(&mut read).await.expect("the connection stands") > 0);
             }
             if kind.writes() {
                 until("its result is durable", SOON, async || known(home)[2] == nth).await;
             }
             let lock = Lock::take(home);
             assert!(provider.arrivals()[nth - 1].finished_at_ns.is_none(), "the lock came too late");
-            socket.read_to_end(&mut read).await.unwrap();
+            socket.read_to_end(&mut read).await.expect("the connection stands");
             let answer = Answer::parse(&read).expect("the answer is whole");
             assert_eq!(answer.body.len(), 20, "{answer:?}");
             (Some(lock), tokio::spawn(async move { Ok(answer) }))
@@ -340,7 +289,7 @@ async fn survives(kind: Kind, step: Step) {
     killed_at(kind, step, &home, &provider, &mut door).await;
     check_step(kind, step, &home);
     if let Some(door) = door {
-        door.passes.abort();
+        drop(door);
         home.configure(&CONFIG.replace("$BASE", &provider.base_url()));
     }
 
@@ -350,9 +299,9 @@ async fn survives(kind: Kind, step: Step) {
     let (status, effects) = kind.end(step);
     assert_eq!((again.status, provider.effects().count), (status, effects), "{kind:?} {step:?}: {again:?}");
     if status == 422 {
-        assert_eq!(again.field("forbear-outcome"), "outcome_unknown", "{again:?}");
-        let said = if step == Step::Answered { "applied" } else { "unknown" };
-        assert_eq!(again.json()["effect"], said, "{step:?}: {again:?}");
+        let said = if step == Step::Answered { ("succeeded", "applied") } else { ("outcome_unknown", "unknown") };
+        assert_eq!(again.field("forbear-outcome"), said.0, "{step:?}: {again:?}");
+        assert_eq!(again.json()["effect"], said.1, "{step:?}: {again:?}");
     }
     let arrivals = provider.arrivals();
     for arrival in arrivals.iter().filter(|_| matches!(kind, Kind::Keyed | Kind::Retried)) {

@@ -119,7 +119,15 @@ fn old_journal(home: &Home) {
         let seq = Seq(u64::try_from(day).expect("it is positive") + 1);
         let fact = Fact::TaskCancelled { task: TaskId::new("old"), by: "somebody".into() };
         let at = Wall(now_ms - (OLD_DAYS + 100 - day) * DAY_MS);
-        let event = Event { v: EVENT_VERSION, seq, at, action: None, prev: None, policy: PolicyMark::new("0000000000000000"), fact };
+        let event = Event {
+            v: EVENT_VERSION,
+            seq,
+            at,
+            action: None,
+            prev: None,
+            policy: PolicyMark::new("0000000000000000"),
+            fact,
+        };
         opened.store.append(Batch { events: vec![event], ..Batch::default() }).expect("it is taken");
     }
     opened.store.flush_and_close().expect("it is written");

@@ -4,6 +4,7 @@
 mod agent;
 mod disk;
 mod drain;
+mod holds;
 mod hostile;
 mod journal;
 mod kills;
