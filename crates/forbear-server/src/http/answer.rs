@@ -217,16 +217,13 @@ impl Source {
         match self {
             Self::Ended => Poll::Ready(None),
             Self::Http1 { incoming, connection, .. } => {
-                if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) {
-                    return Poll::Ready(frame.map(|f| f.map_err(|e| words(&e))));
-                }
                 // The body is fed by the connection, which nobody else drives.
-                if let Some(running) = connection.as_mut()
-                    && running.poll(cx).is_ready()
-                {
-                    *connection = None;
-                }
-                Pin::new(incoming).poll_frame(cx).map(|frame| frame.map(|f| f.map_err(|e| words(&e))))
+                let mut fed = |cx: &mut Context<'_>| Pin::new(&mut *incoming).poll_frame(cx);
+                let frame = match connection {
+                    Some(running) => running.poll_feeding(cx, fed),
+                    None => fed(cx),
+                };
+                frame.map(|frame| frame.map(|f| f.map_err(|e| words(&e))))
             }
             Self::Http2 { stream, pump, .. } => {
                 if let Some(running) = pump.as_mut()

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -29,14 +29,17 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 const STAND_IN: &[u8] = b"GET /-/refused HTTP/1.1\r\nhost: forbear\r\nconnection: close\r\n\r\n";
 
 /// What socket, service and listener tell each other about one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    began: Instant,
     /// The number, from 0, of the request that is refused, and why. Nothing comes after it.
     refused: OnceLock<(u64, Refusal)>,
     /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
     look: AtomicBool,
     /// Calls whose answers are not over.
     calls: AtomicUsize,
+    /// When the last one was over, in nanoseconds from the beginning.
+    quiet_since_ns: AtomicU64,
     /// hyper waits for bytes: then it is told of a close as of any other event.
     is_read: AtomicBool,
     /// What is to be told once the bytes before it have left.
@@ -55,11 +58,32 @@ impl InCall {
 
 impl Drop for InCall {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        let ns = u64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.0.quiet_since_ns.store(ns, Ordering::Relaxed);
+        self.0.calls.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Shared {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            refused: OnceLock::new(),
+            look: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            quiet_since_ns: AtomicU64::new(0),
+            is_read: AtomicBool::new(false),
+        })
+    }
+
+    /// The end of so long a time without a call; none while one is under way.
+    pub(super) fn idle_until(&self, idle_max: Duration) -> Option<Instant> {
+        if self.calls.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        Some(self.began + Duration::from_nanos(self.quiet_since_ns.load(Ordering::Relaxed)) + idle_max)
+    }
+
     pub(super) fn refusal_of(&self, request: u64) -> Option<Refusal> {
         self.refused.get().filter(|(at, _)| *at == request).map(|(_, refusal)| *refusal)
     }

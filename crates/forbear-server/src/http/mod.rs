@@ -18,6 +18,7 @@ pub mod headers;
 mod http1;
 mod http2;
 mod incoming;
+mod inward;
 pub mod origin;
 pub mod pipe;
 pub mod pool;
