@@ -73,6 +73,7 @@ impl Shared {
             calls: AtomicUsize::new(0),
             quiet_since_ns: AtomicU64::new(0),
             is_read: AtomicBool::new(false),
+            ends: Ends::default(),
         })
     }
 
