@@ -50,7 +50,17 @@ pub(super) fn absent(workshop: &Workshop) -> Result<Option<String>> {
 
 pub(super) fn run(workshop: &Workshop) -> Result<Counts> {
     let bounds = bounds(&std::fs::read_to_string(workshop.root.join(BOUNDS)).context(BOUNDS)?)?;
-    let build = workshop.cargo(&["build", "--quiet", "--release", "-p", "forbear-server", "--example", "hot_path"]);
+    // The release's own code, with line numbers for whoever asks callgrind_annotate where it went.
+    let build = workshop.cargo(&[
+        "build",
+        "--quiet",
+        "--profile",
+        "profiling",
+        "-p",
+        "forbear-server",
+        "--example",
+        "hot_path",
+    ]);
     if workshop.check(build)? != Counts::PASSED {
         return Ok(Counts::FAILED);
     }
@@ -77,7 +87,7 @@ fn counted(workshop: &Workshop, kind: &Kind, count: u64) -> Result<u64> {
     let mut command = workshop.command("valgrind");
     command.args(["--quiet", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(workshop.target.join("release/examples/hot_path")).arg(kind.name).arg(count.to_string());
+    command.arg(workshop.target.join("profiling/examples/hot_path")).arg(kind.name).arg(count.to_string());
     let output = command.output().context("cannot start valgrind")?;
     if !output.status.success() {
         bail!("hot_path {} {count} failed: {}", kind.name, String::from_utf8_lossy(&output.stderr));
