@@ -27,7 +27,7 @@ async fn start_proxy(origin: SocketAddr) -> io::Result<SocketAddr> {
 async fn load(address: SocketAddr, path: &str, body_bytes: usize) -> Window {
     let start = Instant::now();
     let span = Span { start, end: start + Duration::from_millis(300) };
-    load::run(&Target { address, path: path.into(), body_bytes }, 4, span).await
+    load::run(&Target { address, path: path.into(), call: load::Call::Read, body_bytes }, 4, span).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod failure;
+mod files;
 mod logs;
 mod output;
 mod progress;

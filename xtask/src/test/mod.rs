@@ -5,6 +5,7 @@
 
 mod clients;
 mod count;
+mod instructions;
 mod steps;
 mod workshop;
 
@@ -41,7 +42,7 @@ struct Report {
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if options.list {
         for step in STEPS {
-            println!("{:<12} {}", step.name, step.what);
+            println!("{:<13} {}", step.name, step.what);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -84,13 +85,13 @@ fn fail(error: &anyhow::Error) -> Counts {
 }
 
 fn summarise(reports: &[Report]) -> Counts {
-    println!("\n{:<12} {:>7} {:>7} {:>9}", "step", "passed", "failed", "time");
+    println!("\n{:<13} {:>7} {:>7} {:>9}", "step", "passed", "failed", "time");
     let mut total = Counts::default();
     for Report { step, counts, took, left_out } in reports {
         total = total.plus(*counts);
         match left_out {
-            Some(reason) => println!("{:<12} left out: {reason}", step.name),
-            None => println!("{:<12} {:>7} {:>7} {:>9}", step.name, counts.passed, counts.failed, seconds(*took)),
+            Some(reason) => println!("{:<13} left out: {reason}", step.name),
+            None => println!("{:<13} {:>7} {:>7} {:>9}", step.name, counts.passed, counts.failed, seconds(*took)),
         }
     }
     println!("\n{} passed, {} failed", total.passed, total.failed);

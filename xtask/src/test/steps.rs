@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::clients;
 use super::count::Counts;
+use super::instructions;
 use super::workshop::Workshop;
 
 pub(super) struct Step {
@@ -26,6 +27,12 @@ pub(super) const STEPS: &[Step] = &[
         what: "simulated schedules against every invariant",
         absent: no_simulation,
         run: simulation,
+    },
+    Step {
+        name: "instructions",
+        what: "what a call costs, counted by valgrind",
+        absent: instructions::absent,
+        run: instructions::run,
     },
     Step {
         name: "clients",

@@ -5,12 +5,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::Request;
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -26,8 +27,21 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Target {
     pub address: SocketAddr,
     pub path: String,
+    pub call: Call,
     pub body_bytes: usize,
 }
+
+/// What is sent. No two writes are alike, or they would be taken for repeats of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Read,
+    Write,
+    /// With an idempotency key of its own.
+    KeyedWrite,
+}
+
+/// Counts the writes of this process.
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// What one peer did in one round.
 #[derive(Debug, Default)]
@@ -86,17 +100,13 @@ async fn one_connection(target: Arc<Target>, span: Span) -> Window {
     window
 }
 
-async fn call(target: &Target, slot: &mut Option<SendRequest<Empty<Bytes>>>) -> Result<(), String> {
+async fn call(target: &Target, slot: &mut Option<SendRequest<Full<Bytes>>>) -> Result<(), String> {
     let sender = match slot {
         Some(sender) => sender,
         None => slot.insert(connect(target.address).await?),
     };
     sender.ready().await.map_err(|error| format!("connection: {error}"))?;
-    let request = Request::get(target.path.as_str())
-        .header(http::header::HOST, "bench.example")
-        .header(http::header::AUTHORIZATION, "Bearer bench")
-        .body(Empty::new())
-        .map_err(|error| error.to_string())?;
+    let request = request(target).map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await.map_err(|error| format!("call: {error}"))?;
     let status = response.status();
     let mut body = response.into_body();
@@ -111,7 +121,27 @@ async fn call(target: &Target, slot: &mut Option<SendRequest<Empty<Bytes>>>) -> 
     Ok(())
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Empty<Bytes>>, String> {
+fn request(target: &Target) -> http::Result<Request<Full<Bytes>>> {
+    let method = if target.call == Call::Read { Method::GET } else { Method::POST };
+    let request = Request::builder()
+        .method(method)
+        .uri(target.path.as_str())
+        .header(http::header::HOST, "bench.example")
+        .header(http::header::AUTHORIZATION, "Bearer bench");
+    if target.call == Call::Read {
+        return request.body(Full::default());
+    }
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let body = format!(r#"{{"name":"a small item","number":{number},"currency":"eur"}}"#);
+    let request = request.header(http::header::CONTENT_TYPE, "application/json");
+    let request = match target.call {
+        Call::KeyedWrite => request.header("idempotency-key", format!("bench-{}-{number}", std::process::id())),
+        Call::Read | Call::Write => request,
+    };
+    request.body(Full::from(body))
+}
+
+async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, String> {
     let socket = TcpStream::connect(address).await.map_err(|error| format!("connect: {error}"))?;
     socket.set_nodelay(true).map_err(|error| error.to_string())?;
     let (sender, connection) = handshake(TokioIo::new(socket)).await.map_err(|error| format!("handshake: {error}"))?;

@@ -4,8 +4,10 @@
 //! peer but *direct* is a process of its own, so that its CPU time can be told apart. The bench prints and keeps
 //! nothing; any error in a window makes the run worthless and is said.
 
+mod flush;
 pub mod histogram;
 pub mod load;
+pub mod marks;
 pub mod origin;
 pub mod peer;
 pub mod proxy;
@@ -42,7 +44,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// About two minutes with four peers and four cases.
+    /// About five minutes with four peers and nine cases.
     pub const FULL: Self =
         Self { rounds: 5, warm_up: Duration::from_millis(300), measured: Duration::from_millis(1_000) };
     pub const QUICK: Self =
@@ -74,11 +76,12 @@ pub async fn run(options: &Options) -> Result<report::Report, BenchError> {
     let origin = tokio::spawn(origin::serve(listener));
     let (peers, left_out) = peer::start_all(options, address)?;
     let pace = if options.quick { Pace::QUICK } else { Pace::FULL };
+    let flush_ns = flush::measured_ns(&options.directory)?;
     let mut cases = Vec::new();
     for case in rounds::CASES {
         eprintln!("measuring: {}", case.name);
         cases.push(rounds::measure(case, &peers, pace).await?);
     }
     origin.abort();
-    Ok(report::Report::new(options.quick, pace, cases, left_out))
+    Ok(report::Report::new(options.quick, pace, cases, left_out, flush_ns))
 }

@@ -14,6 +14,9 @@ use tokio::net::TcpListener;
 
 pub const JSON_PATH: &str = "/json";
 pub const STREAM_PATH: &str = "/stream";
+/// For writes: without a key, and with one that the origin is said to honour.
+pub const WRITE_PATH: &str = "/writes";
+pub const KEYED_PATH: &str = "/keyed-writes";
 
 pub const JSON: &[u8] =
     br#"{"id":"item_0001","object":"item","created":1764500000,"name":"a small answer","tags":["one","two"],"ok":true}"#;
@@ -36,7 +39,7 @@ pub async fn serve(listener: TcpListener) {
 
 fn answer(request: &Request<Incoming>) -> Response<Either<Full<Bytes>, Events>> {
     let (kind, body) = match request.uri().path() {
-        JSON_PATH => ("application/json", Either::Left(Full::new(Bytes::from_static(JSON)))),
+        JSON_PATH | WRITE_PATH | KEYED_PATH => ("application/json", Either::Left(Full::new(Bytes::from_static(JSON)))),
         STREAM_PATH => ("text/event-stream", Either::Right(Events { left: EVENTS, flush: false })),
         _ => ("text/plain", Either::Left(Full::new(Bytes::new()))),
     };

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::origin::KEYED_PATH;
 use super::{BenchError, LOOPBACK, Options};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -20,7 +21,7 @@ const TICK_NS: u64 = 10_000_000;
 
 pub const HYPER: &str = "hyper";
 pub const DIRECT: &str = "direct";
-const FORBEAR: &str = "forbear";
+pub const FORBEAR: &str = "forbear";
 
 #[derive(Debug)]
 pub struct Peer {
@@ -87,7 +88,8 @@ fn forbear(options: &Options, origin: SocketAddr) -> Result<Command, BenchError>
     let config = options.directory.join("forbear.yaml");
     let text = format!(
         "providers:\n  bench:\n    base_url: \"http://{origin}\"\n    \
-         scope: {{max_concurrent_requests: 1000, max_delayed_requests: 10000}}\n"
+         scope: {{max_concurrent_requests: 1000, max_delayed_requests: 10000}}\n    \
+         routes:\n      - {{match: \"POST {KEYED_PATH}\", class: idempotent_write, idempotency_header: Idempotency-Key}}\n"
     );
     fs::write(&config, text).map_err(BenchError::io("the configuration of forbear"))?;
     let mut command = Command::new(&options.forbear);

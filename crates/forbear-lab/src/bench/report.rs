@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::Pace;
+use super::marks::{self, Bound, Mark};
 use super::peer::HYPER;
 use super::rounds::{CaseResult, PeerResult};
 
@@ -14,11 +15,18 @@ pub struct Report {
     pace: Pace,
     cases: Vec<CaseResult>,
     left_out: Vec<String>,
+    flush_ns: u64,
 }
 
 impl Report {
-    pub(super) const fn new(quick: bool, pace: Pace, cases: Vec<CaseResult>, left_out: Vec<String>) -> Self {
-        Self { quick, pace, cases, left_out }
+    pub(super) const fn new(
+        quick: bool,
+        pace: Pace,
+        cases: Vec<CaseResult>,
+        left_out: Vec<String>,
+        flush_ns: u64,
+    ) -> Self {
+        Self { quick, pace, cases, left_out, flush_ns }
     }
 
     /// Calls that did not end in the right answer; more than none and the figures mean nothing.
@@ -36,9 +44,19 @@ impl Report {
             "measured_ms": u64::try_from(self.pace.measured.as_millis()).unwrap_or(u64::MAX),
             "errors": self.errors(),
             "left_out": self.left_out,
+            "flush_ns": self.flush_ns,
+            "marks": marks::all(&self.cases, self.flush_ns).iter().map(mark_to_json).collect::<Vec<_>>(),
             "cases": self.cases.iter().map(case_to_json).collect::<Vec<_>>(),
         })
     }
+}
+
+fn mark_to_json(mark: &Mark) -> Value {
+    let (kind, bound) = match mark.bound {
+        Bound::AtLeast(bound) => ("at_least", bound),
+        Bound::AtMost(bound) => ("at_most", bound),
+    };
+    json!({ "mark": mark.what, "unit": mark.unit, kind: bound, "measured": mark.measured, "verdict": mark.verdict() })
 }
 
 fn case_to_json(case: &CaseResult) -> Value {
@@ -74,6 +92,10 @@ impl fmt::Display for Report {
         writeln!(out, "{} rounds of {seconds} s; medians. Ratios are to the {HYPER} proxy.", self.pace.rounds)?;
         for case in &self.cases {
             write_case(out, case)?;
+        }
+        writeln!(out, "\none small append made durable: {} µs", microseconds(self.flush_ns))?;
+        for mark in marks::all(&self.cases, self.flush_ns) {
+            write_mark(out, &mark)?;
         }
         for reason in &self.left_out {
             writeln!(out, "left out: {reason}")?;
@@ -115,6 +137,15 @@ fn write_case(out: &mut fmt::Formatter<'_>, case: &CaseResult) -> fmt::Result {
     Ok(())
 }
 
+fn write_mark(out: &mut fmt::Formatter<'_>, mark: &Mark) -> fmt::Result {
+    let (sign, bound) = match mark.bound {
+        Bound::AtLeast(bound) => (">=", bound),
+        Bound::AtMost(bound) => ("<=", bound),
+    };
+    let measured = mark.measured.map_or_else(|| "-".into(), |value| value.to_string());
+    writeln!(out, "{:<6} {:<58}{measured:>5} {sign}{bound:>5}{}", mark.verdict(), mark.what, mark.unit)
+}
+
 fn microseconds(ns: u64) -> String {
     format!("{}.{}", ns / 1_000, ns % 1_000 / 100)
 }
@@ -144,7 +175,7 @@ mod tests {
         };
         let peers = vec![peer("direct", 0), peer("hyper", 0), peer("forbear", 2)];
         let case = CaseResult { name: "streams of 200 events, 8 connections", connections: 8, peers };
-        Report::new(true, Pace::QUICK, vec![case], vec!["nginx is not installed".into()])
+        Report::new(true, Pace::QUICK, vec![case], vec!["nginx is not installed".into()], 180_400)
     }
 
     #[test]
@@ -156,6 +187,7 @@ mod tests {
             "2 errors, the first: status 502",
             "nginx is not",
             "errors: 2",
+            "made durable: 180.4 µs",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

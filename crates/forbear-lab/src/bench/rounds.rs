@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::load::{self, Span, Target, Window};
-use super::origin::{EVENT, EVENTS, JSON, JSON_PATH, STREAM_PATH};
+use super::load::{self, Call, Span, Target, Window};
+use super::origin::{EVENT, EVENTS, JSON, JSON_PATH, KEYED_PATH, STREAM_PATH, WRITE_PATH};
 use super::peer::{DIRECT, HYPER, Peer};
 use super::{BenchError, Pace};
 
@@ -13,20 +13,34 @@ use super::{BenchError, Pace};
 pub struct Case {
     pub name: &'static str,
     pub path: &'static str,
+    pub call: Call,
     pub body_bytes: usize,
     pub connections: usize,
 }
 
+pub const READS_1: &str = "json, 1 connection";
+pub const READS_32: &str = "json, 32 connections";
+pub const READS_64: &str = "json, 64 connections";
+pub const STREAMS: &str = "streams of 200 events, 8 connections";
+pub const WRITES_1: &str = "writes without a key, 1 connection";
+pub const WRITES_64: &str = "writes without a key, 64 connections";
+pub const KEYED_1: &str = "writes with a key, 1 connection";
+pub const KEYED_64: &str = "writes with a key, 64 connections";
+
+const fn json(name: &'static str, path: &'static str, call: Call, connections: usize) -> Case {
+    Case { name, path, call, body_bytes: JSON.len(), connections }
+}
+
 pub const CASES: &[Case] = &[
-    Case { name: "json, 1 connection", path: JSON_PATH, body_bytes: JSON.len(), connections: 1 },
-    Case { name: "json, 32 connections", path: JSON_PATH, body_bytes: JSON.len(), connections: 32 },
-    Case { name: "json, 256 connections", path: JSON_PATH, body_bytes: JSON.len(), connections: 256 },
-    Case {
-        name: "streams of 200 events, 8 connections",
-        path: STREAM_PATH,
-        body_bytes: EVENT.len() * EVENTS,
-        connections: 8,
-    },
+    json(READS_1, JSON_PATH, Call::Read, 1),
+    json(READS_32, JSON_PATH, Call::Read, 32),
+    json(READS_64, JSON_PATH, Call::Read, 64),
+    json("json, 256 connections", JSON_PATH, Call::Read, 256),
+    Case { name: STREAMS, path: STREAM_PATH, call: Call::Read, body_bytes: EVENT.len() * EVENTS, connections: 8 },
+    json(WRITES_1, WRITE_PATH, Call::Write, 1),
+    json(WRITES_64, WRITE_PATH, Call::Write, 64),
+    json(KEYED_1, KEYED_PATH, Call::KeyedWrite, 1),
+    json(KEYED_64, KEYED_PATH, Call::KeyedWrite, 64),
 ];
 
 /// One peer in one round. Times in nanoseconds.
@@ -85,7 +99,7 @@ async fn one_window(case: &Case, peer: &Peer, pace: Pace) -> (Window, Sample) {
 }
 
 fn target(case: &Case, address: SocketAddr, prefix: &str) -> Target {
-    Target { address, path: format!("{prefix}{}", case.path), body_bytes: case.body_bytes }
+    Target { address, path: format!("{prefix}{}", case.path), call: case.call, body_bytes: case.body_bytes }
 }
 
 fn sample(window: &Window, cpu_ns: Option<u64>, measured: Duration) -> Sample {

@@ -33,6 +33,7 @@ const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
 
 /// A provider's answer, held until the core says what becomes of it.
 pub(super) struct Answered {
+    pub(super) attempt: AttemptNo,
     head: response::Parts,
     body: Held,
 }
@@ -69,18 +70,24 @@ impl Call {
             move || shard.confirm_send(&dispatch)
         };
         let mailbox = Arc::clone(&self.mailbox);
+        let left = self.left.clone();
         let sent = tokio::select! {
             biased;
-            sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
+            sent = async {
+                // A refusal that comes slowly is not waited for by who was cancelled.
+                match upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm).await {
+                    Ok(answer) => Ok(self.understand_answer(dispatch.attempt, answer).await),
+                    Err(e) => Err(e),
+                }
+            } => sent,
             () = cancelled(&mailbox) => return Commands::new(),
-            () = left_for_long(self.left.as_deref(), &gateway.shard, dispatch.action) => {
+            () = left_for_long(left.as_deref(), &gateway.shard, dispatch.action) => {
                 let why = format!("its agent left, and no answer came in the {} s after that", FOLLOW_MAX.as_secs());
-                let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) };
-                return self.report(dispatch.attempt, report);
+                Ok(Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) })
             }
         };
         let report = match sent {
-            Ok(answer) => self.understand_answer(answer).await,
+            Ok(report) => report,
             Err(e) if e.held_back => return Commands::new(),
             Err(e) => {
                 // A body that broke off says before its connection does that the agent has left.
@@ -128,7 +135,7 @@ impl Call {
         Some(request)
     }
 
-    async fn understand_answer(&mut self, answer: Answer) -> Report {
+    async fn understand_answer(&mut self, attempt: AttemptNo, answer: Answer) -> Report {
         let Answer { head, body, .. } = answer;
         let status = head.status.as_u16();
         let received = self.gateway.shard.clock().now();
@@ -142,7 +149,7 @@ impl Call {
         let u = &self.understood;
         let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
         let classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
-        self.answered = Some(Answered { head, body: held });
+        self.answered = Some(Answered { attempt, head, body: held });
         let answer = Some(HeadSeen { status, classification });
         Report { evidence: Evidence::Answered, answer, transport: None }
     }

@@ -360,6 +360,11 @@ impl Drop for Call {
         self.hold_only(0);
         if self.admitted {
             self.gateway.shard.note(Input::AgentLeft { action: self.action() });
+            // Its answer may have waited for a word of the core's; nobody else reports its end.
+            if let Some(answered) = self.answered.take() {
+                let end = forbear_core::input::BodyEnd::AgentLeft;
+                self.gateway.shard.note(Input::Ended { action: self.action(), attempt: answered.attempt, end });
+            }
             self.gateway.shard.hang_up(self.action());
         }
     }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::{Framing, UpstreamBody};
 use super::dial::{Counts, Dialed, Transport};
+use super::inward::Inward;
 use super::pool::OpenPermit;
 
 /// Bytes of an answer's head.
@@ -26,12 +27,13 @@ const ANSWER_HEADERS_MAX: usize = 100;
 pub(super) struct Http1 {
     sender: SendRequest<UpstreamBody>,
     /// Gone once the connection is over. Boxed, because it moves between the pool and its users.
-    connection: Option<Box<Connection<TokioIo<Transport>, UpstreamBody>>>,
+    connection: Option<Running>,
     counts: Counts,
     opened_at: Instant,
     idle_since: Instant,
     /// The end of the time for a head. One for all exchanges: putting it off is cheap, making it is not.
     head_until: Pin<Box<Sleep>>,
+    inward: Inward,
     _permit: OpenPermit,
 }
 
@@ -60,6 +62,7 @@ impl Http1 {
             opened_at: now,
             idle_since: now,
             head_until: Box::pin(sleep_until(now)),
+            inward: Inward::default(),
             _permit: permit,
         })
     }
@@ -87,14 +90,25 @@ impl Http1 {
     }
 
     /// Moves the connection along. Ready once it is over; what uses it is told through its own channel.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(connection) = self.connection.as_mut() else { return Poll::Ready(()) };
-        if Pin::new(connection).poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        // Its end wakes who waits for an answer or for more of a body.
-        self.connection = None;
-        Poll::Ready(())
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        advance(&mut self.connection, cx);
+        if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Moves the connection along until what it feeds is ready, or nothing moves any more.
+    pub(super) fn poll_feeding<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut fed: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Self { connection, inward, .. } = self;
+        inward.poll(cx, |cx| {
+            if let Poll::Ready(done) = fed(cx) {
+                return Poll::Ready(done);
+            }
+            advance(connection, cx);
+            fed(cx)
+        })
     }
 
     /// Sends the request and waits for the head. The first byte leaves in the first poll.
@@ -103,15 +117,11 @@ impl Http1 {
         request: Request<UpstreamBody>,
         head_timeout: Duration,
     ) -> Result<Response<Incoming>, ExchangeError> {
-        let Self { sender, connection, head_until, .. } = self;
+        let Self { sender, connection, head_until, inward, .. } = self;
         let mut reply = pin!(sender.try_send_request(request));
         head_until.as_mut().reset(Instant::now() + head_timeout);
-        std::future::poll_fn(|cx| {
-            if let Some(running) = connection.as_mut()
-                && Pin::new(running).poll(cx).is_ready()
-            {
-                *connection = None;
-            }
+        let mut look = |cx: &mut Context<'_>| {
+            advance(connection, cx);
             if let Poll::Ready(outcome) = reply.as_mut().poll(cx) {
                 return Poll::Ready(outcome.map_err(|mut e| match e.take_message() {
                     Some(request) => ExchangeError::Returned(Box::new(request), e.into_error()),
@@ -119,8 +129,19 @@ impl Http1 {
                 }));
             }
             head_until.as_mut().poll(cx).map(|()| Err(ExchangeError::NoHead))
-        })
-        .await
+        };
+        std::future::poll_fn(|cx| inward.poll(cx, &mut look)).await
+    }
+}
+
+type Running = Box<Connection<TokioIo<Transport>, UpstreamBody>>;
+
+/// Its end wakes who waits for an answer or for more of a body.
+fn advance(connection: &mut Option<Running>, cx: &mut Context<'_>) {
+    if let Some(running) = connection
+        && Pin::new(running).poll(cx).is_ready()
+    {
+        *connection = None;
     }
 }
 

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::guard::{Framing, Refusal, Step};
 use super::socket::Socket;
+use super::told::Ends;
 
 /// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
 /// with unread bytes would reset it, and the agent might lose the answer.
@@ -28,27 +29,62 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 const STAND_IN: &[u8] = b"GET /-/refused HTTP/1.1\r\nhost: forbear\r\nconnection: close\r\n\r\n";
 
 /// What socket, service and listener tell each other about one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    began: Instant,
     /// The number, from 0, of the request that is refused, and why. Nothing comes after it.
     refused: OnceLock<(u64, Refusal)>,
     /// Asks the socket to look whether the agent has left, which hyper cannot see past bytes it does not want yet.
     look: AtomicBool,
     /// Calls whose answers are not over.
     calls: AtomicUsize,
+    /// When the last one was over, in nanoseconds from the beginning.
+    quiet_since_ns: AtomicU64,
+    /// hyper waits for bytes: then it is told of a close as of any other event.
+    is_read: AtomicBool,
+    /// What is to be told once the bytes before it have left.
+    pub(super) ends: Ends,
 }
 
 /// One call under way on a connection, until dropped.
 #[derive(Debug)]
 pub(super) struct InCall(Arc<Shared>);
 
+impl InCall {
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Drop for InCall {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        let ns = u64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.0.quiet_since_ns.store(ns, Ordering::Relaxed);
+        self.0.calls.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Shared {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            refused: OnceLock::new(),
+            look: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            quiet_since_ns: AtomicU64::new(0),
+            is_read: AtomicBool::new(false),
+            ends: Ends::default(),
+        })
+    }
+
+    /// The end of so long a time without a call; none while one is under way.
+    pub(super) fn idle_until(&self, idle_max: Duration) -> Option<Instant> {
+        if self.calls.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        Some(self.began + Duration::from_nanos(self.quiet_since_ns.load(Ordering::Relaxed)) + idle_max)
+    }
+
     pub(super) fn refusal_of(&self, request: u64) -> Option<Refusal> {
         self.refused.get().filter(|(at, _)| *at == request).map(|(_, refusal)| *refusal)
     }
@@ -62,9 +98,9 @@ impl Shared {
         InCall(Arc::clone(self))
     }
 
-    /// Whether somebody's leaving would end a call.
-    pub(super) fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > 0
+    /// Whether somebody's leaving would end a call, and nobody would notice.
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0 && !self.is_read.load(Ordering::Relaxed)
     }
 }
 
@@ -142,9 +178,24 @@ impl AgentIo {
     }
 }
 
+impl Drop for AgentIo {
+    fn drop(&mut self) {
+        self.shared.ends.over();
+    }
+}
+
 impl AsyncRead for AgentIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let read = this.read(cx, buf);
+        this.shared.is_read.store(read.is_pending(), Ordering::Relaxed);
+        read
+    }
+}
+
+impl AgentIo {
+    fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self;
         loop {
             if !this.passed.is_empty() {
                 this.hand_on(buf);
@@ -246,7 +297,9 @@ impl AsyncWrite for AgentIo {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
             }
         }
-        Pin::new(&mut this.stream).poll_flush(cx)
+        ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
+        this.shared.ends.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

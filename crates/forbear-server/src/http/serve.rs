@@ -19,10 +19,11 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{MissedTickBehavior, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use super::guard;
 use super::incoming::{AgentIo, Shared};
+use super::inward::Inward;
 use super::relay::{self, AgentBody};
 use super::room::{Room, SAYS_WITHIN, Ticket};
 use super::socket::{Listener, Socket};
@@ -39,7 +40,7 @@ const STREAMS_MAX: u32 = 256;
 /// An HTTP/2 agent that answers no ping for this long has left.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a connection with a call under way is looked at for an agent that left behind bytes nobody wants yet. Leaving
+/// How often a connection with a call under way that nobody reads is looked at, for an agent that left behind bytes nobody wants yet. Leaving
 /// is to be noticed within a tenth of a second, on a busy machine as well.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// Agents' connections at once that came after draining began: each gets one answer.
@@ -169,7 +170,7 @@ async fn connection<H, F>(
     let Ok(Ok(Some(mut entered))) = entered else { return };
     let (read, is_http2) = (std::mem::take(&mut entered.read), entered.is_http2);
     let head_timeout = if entered.is_own { SAYS_WITHIN.min(options.head_timeout) } else { options.head_timeout };
-    let shared = Arc::new(Shared::default());
+    let shared = Shared::new();
     if is_http2 {
         let service = service_fn(move |request: Request<Incoming>| {
             let call = (request.headers().len() <= guard::HEADERS_MAX).then(|| handle(request, peer));
@@ -188,7 +189,7 @@ async fn connection<H, F>(
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .serve_connection(io, service);
-        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared).await;
+        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared, None).await;
     } else {
         let refusals = Arc::clone(&shared);
         let requests = AtomicU64::new(0);
@@ -198,48 +199,67 @@ async fn connection<H, F>(
             async move {
                 Ok::<_, Infallible>(match call {
                     Ok(refusal) => relay::refusal(refusal),
-                    Err((call, in_call)) => call.await.map(|body| body.during(in_call)),
+                    Err((call, in_call)) => call.await.map(|body| body.told_by(in_call.shared()).during(in_call)),
                 })
             }
         });
         let io = TokioIo::new(AgentIo::watched(stream, read, head_timeout, Arc::clone(&shared)));
         let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
             .keep_alive(came_in == Phase::Open && !entered.is_own)
             .preserve_header_case(true)
             .half_close(false)
-            .header_read_timeout(options.idle_timeout)
+            // hyper's own would cost every request a timer; the head's time is the watch's, the idle time `drive`'s.
+            .header_read_timeout(None)
             .max_buf_size(guard::HEAD_BYTES_MAX + 1024)
             .serve_connection(io, service);
-        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared).await;
+        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared, Some(options.idle_timeout)).await;
     }
 }
 
-/// Runs a connection to its end: its own, the drain's, or the end of the drain's patience.
+enum Woken {
+    Ended(hyper::Result<()>),
+    Idle,
+    Look,
+}
+
+/// Runs a connection to its end: its own, the drain's, the end of the drain's patience, or so long a time without a call.
 async fn drive<C>(
     mut connection: Pin<&mut C>,
     shut_down: impl Fn(Pin<&mut C>),
     mut phases: watch::Receiver<Phase>,
     shared: &Shared,
+    idle_timeout: Option<Duration>,
 ) where
     C: Future<Output = hyper::Result<()>>,
 {
+    let inward = Inward::default();
+    // Put off only when it is over: what a call costs is a look at when the one before it ended.
+    let mut idle = pin!(idle_timeout.map(sleep));
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let looking = std::future::poll_fn(|cx| {
             // Whether a call is under way shows only once the connection was polled.
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
+            if let Poll::Ready(ended) = inward.poll(cx, |cx| connection.as_mut().poll(cx)) {
+                return Poll::Ready(Woken::Ended(ended));
             }
-            if shared.is_busy() { looks.poll_tick(cx).map(|_| None) } else { Poll::Pending }
+            if let (Some(mut idle), Some(max)) = (idle.as_mut().as_pin_mut(), idle_timeout) {
+                while idle.as_mut().poll(cx).is_ready() {
+                    match shared.idle_until(max) {
+                        Some(until) if until <= Instant::now() => return Poll::Ready(Woken::Idle),
+                        until => idle.as_mut().reset(until.unwrap_or_else(|| Instant::now() + max)),
+                    }
+                }
+            }
+            if shared.is_unwatched() { looks.poll_tick(cx).map(|_| Woken::Look) } else { Poll::Pending }
         });
         tokio::select! {
             biased;
-            ended = looking => match ended {
-                Some(ended) => return note(ended),
+            woken = looking => match woken {
+                Woken::Ended(ended) => return note(ended),
+                Woken::Idle => return,
                 // The connection is polled again right after, and looks then.
-                None => shared.look(),
+                Woken::Look => shared.look(),
             },
             changed = phases.changed() => match changed.map(|()| *phases.borrow_and_update()) {
                 Ok(Phase::Draining) => shut_down(connection.as_mut()),

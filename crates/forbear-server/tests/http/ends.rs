@@ -279,3 +279,33 @@ async fn draining_ends_what_does_not_end_itself() {
     assert_eq!(agent.rest().await, b"");
     gateway.served.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_connection_without_a_call_is_closed_in_time_and_one_with_a_call_is_not() {
+    const IDLE: Duration = Duration::from_millis(400);
+    let release = Arc::new(Semaphore::new(0));
+    let released = Arc::clone(&release);
+    let provider = Provider::start(move |mut raw, _, seen| {
+        let released = Arc::clone(&released);
+        async move {
+            seen.push(raw.head().await);
+            released.acquire().await.unwrap().forget();
+            raw.write(OK).await;
+        }
+    })
+    .await;
+    let options = ServeOptions { idle_timeout: IDLE, ..ServeOptions::default() };
+    let gateway = Gateway::with(&provider.url(), rustls::RootCertStore::empty(), options, |_| {}).await;
+    let mut agent = Raw::connect(gateway.address).await;
+    agent.write(GET).await;
+    eventually("the request at the provider", || provider.seen().len() == 1).await;
+    // sleep: that time passes without the connection's end is what is tested.
+    tokio::time::sleep(IDLE * 2).await;
+    let released_at = tokio::time::Instant::now();
+    release.add_permits(1);
+    assert!(agent.until("ok").await.ends_with("ok"), "closed with a call under way");
+    assert_eq!(agent.rest().await, b"");
+    // From the end of the call, not from an earlier moment, and not two idle times later.
+    let closed_after = released_at.elapsed();
+    assert!(closed_after >= IDLE && closed_after < IDLE * 3, "{closed_after:?}");
+}

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Log, Serve};
 use crate::failure::Exit;
+use crate::files;
 use crate::logs;
 use crate::output::Output;
 
@@ -29,6 +30,7 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     for warning in &loaded.warnings.faults {
         tracing::warn!(code = ?warning.code, "{warning}; {}", warning.hint);
     }
+    raise_open_files(loaded.settings.connections_max);
     let drain_seconds = loaded.settings.drain_seconds;
     let configured = options.config.is_some();
     // Before the greeting: whoever reads it may send the signal at once.
@@ -45,6 +47,20 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     tokio::select! {
         () = running.stop() => Ok(Exit::Done),
         () = stop.asked() => std::process::exit(ENDED_AT_ONCE),
+    }
+}
+
+/// Says the limit, and whether it is enough for what is configured.
+fn raise_open_files(connections_max: u64) {
+    let needed = files::needed(connections_max);
+    match files::raise() {
+        Ok(Some(open_files_max)) if open_files_max < needed => tracing::warn!(
+            open_files_max,
+            needed,
+            "the hard limit of open files is below what connections_max may need: raise it, or lower connections_max"
+        ),
+        Ok(open_files_max) => tracing::info!(open_files_max, "as many files may be open as the system allows"),
+        Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),
     }
 }
 
