@@ -30,7 +30,7 @@ mod tests {
     fn the_soft_limit_becomes_the_hard_one() {
         let before = getrlimit(Resource::Nofile);
         let lower = before.current.map(|n| n - 1);
-        setrlimit(Resource::Nofile, Rlimit { current: lower, ..before.clone() }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: lower, ..before }).unwrap();
         assert_eq!(super::raise().unwrap(), before.maximum);
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
     }
