@@ -66,7 +66,7 @@ pub(super) fn all(cases: &[CaseResult], flush_ns: u64) -> Vec<Mark> {
     for name in [rounds::WRITES_1, rounds::KEYED_1] {
         let most_us = read_ns.map(|read_ns| (read_ns + flush_ns * FLUSHES_MAX / 100) / 1_000);
         marks.push(Mark {
-            what: format!("{name}: p50, read + 1.5 flushes"),
+            what: format!("{name}: p50 in read+1.5 flush"),
             unit: "µs",
             bound: Bound::AtMost(most_us.unwrap_or_default()),
             measured: most_us.and(figures(cases, name)).map(|s| s.p50_ns / 1_000),
