@@ -108,6 +108,9 @@ impl Coordinator {
                 self.use_settings(settings);
                 self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
             }
+            Input::Refused { action, attempt, scope, head } => {
+                self.close_scope(now, &scope, (action, attempt), &head.classification, &mut out);
+            }
             Input::Drain => self.drain(now, &mut out),
             Input::DrainOver => self.drain_over(now, &mut out),
             Input::Wake => self.wake(now, &mut out),

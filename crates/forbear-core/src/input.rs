@@ -47,6 +47,14 @@ pub enum Input {
         settings: Arc<Settings>,
         by: String,
     },
+    /// A refusal's head was read, and the rest of it is slow, or not waited for by who was cancelled: what it says of the
+    /// scope holds for everybody.
+    Refused {
+        action: ActionId,
+        attempt: AttemptNo,
+        scope: ScopeId,
+        head: Box<HeadSeen>,
+    },
     /// No new calls; what waits gets an answer that is safe to repeat.
     Drain,
     /// Draining took its time: what still waits for an answer's head is told what is known.

@@ -19,7 +19,8 @@ impl Coordinator {
         reason: Option<String>,
         out: &mut Commands,
     ) -> Seq {
-        let heard = live.agent_here || !live.joined.is_empty();
+        // Who joined is given a copy, and nobody hears whether it came.
+        let heard = live.agent_here;
         let r = &live.request;
         let straight = (!live.recorded).then(|| Straight {
             task: r.task.clone(),

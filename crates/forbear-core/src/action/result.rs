@@ -30,7 +30,10 @@ impl Coordinator {
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
         let next = self.judge(now, &live, &report);
         if report.answer.is_some() {
-            self.close_scope(now, &live, out);
+            let (scope, attempt) = (live.request.scope.clone(), AttemptNo(live.tried));
+            if let Some(last) = &live.last {
+                self.close_scope(now, &scope, (action, attempt), &last.classification, out);
+            }
         }
         match &next {
             // Told of an open effect, the provider's refusal is the proof.

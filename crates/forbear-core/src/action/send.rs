@@ -4,7 +4,7 @@ use crate::action::admit::{must_be_durable, write_for};
 use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
 use crate::backoff;
-use crate::classify::{BoundarySource, Kind};
+use crate::classify::{BoundarySource, Classification, Kind};
 use crate::command::{Command, Commands, Dispatch};
 use crate::coordinator::Coordinator;
 use crate::effect::{Effect, Evidence};
@@ -289,34 +289,32 @@ impl Coordinator {
     }
 
     /// Closes a scope for an answer's boundary, or for a refusal without one as long as the refused call backs off.
-    pub(crate) fn close_scope(&mut self, now: Now, live: &Live, out: &mut Commands) {
-        let Some(last) = &live.last else { return };
-        let c = &last.classification;
+    pub(crate) fn close_scope(
+        &mut self,
+        now: Now,
+        scope: &ScopeId,
+        (action, attempt): (ActionId, AttemptNo),
+        c: &Classification,
+        out: &mut Commands,
+    ) {
         let refusal = matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
         let register = |b: &&crate::classify::Boundary| {
             matches!(b.source, BoundarySource::RateLimit | BoundarySource::LimitHeader)
         };
         let boundary = c.boundary.as_ref().filter(|b| refusal || (c.kind == Kind::Success && register(b)));
-        let scope = live.request.scope.clone();
         let until = match boundary {
             // A success that speaks of a far instant is no refusal, and no limit is that long.
             Some(b) if c.kind == Kind::Success && (b.wait_ms == 0 || b.wait_ms > BOUNDARY_MS_MAX) => return,
             Some(b) => now.mono.plus_ms(b.wait_ms.min(BOUNDARY_MS_MAX).max(self.settings.backoff.floor_ms)),
             // A throttle that names no instant still speaks for everybody who shares the quota.
             None if c.kind == Kind::Throttled => {
-                let (action, attempt) = (live.request.action, AttemptNo(live.tried));
-                now.mono.plus_ms(backoff::wait_ms(
-                    &self.settings.backoff,
-                    self.seed,
-                    action,
-                    attempt,
-                    live.tried.max(1),
-                ))
+                let retry = attempt.0.max(1);
+                now.mono.plus_ms(backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry))
             }
             None => return,
         };
-        let jitter_ms = self.jitter_ms(live.request.action, live.tried);
-        let Some(s) = self.scopes.get_mut(&scope) else { return };
+        let jitter_ms = self.jitter_ms(action, attempt.0);
+        let Some(s) = self.scopes.get_mut(scope) else { return };
         if s.closed_until(now.mono).is_some_and(|c| c >= until) {
             return;
         }
@@ -335,12 +333,12 @@ impl Coordinator {
             reason,
         };
         let seq = self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);
-        if let Some(s) = self.scopes.get_mut(&scope) {
+        if let Some(s) = self.scopes.get_mut(scope) {
             s.boundary_seq = seq;
         }
-        self.end_hopeless(now, &scope, until, out);
-        self.tell_the_line(&scope, now.wall_at(until));
-        self.note_look(now, &scope);
+        self.end_hopeless(now, scope, until, out);
+        self.tell_the_line(scope, now.wall_at(until));
+        self.note_look(now, scope);
     }
 
     /// Who stands in line before a first send waits for the boundary from now on.

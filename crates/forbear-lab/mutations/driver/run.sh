@@ -9,7 +9,7 @@ set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../../../.." && pwd)"
 work="$root/target/mutants-driver"
-seeds=1500
+seeds=2000
 if [ "${1:-}" = "--seeds" ]; then seeds="$2"; shift 2; fi
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then

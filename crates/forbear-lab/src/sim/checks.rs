@@ -59,12 +59,13 @@ impl World<'_> {
         }
     }
 
-    /// As a core gives a command, before anybody runs it.
-    pub(super) fn check_command(&mut self, by: u32, command: &Command) {
+    /// As a core gives a command, before anybody runs it. What is `withdrawn` in the same breath was given before that, and
+    /// is stopped at its first byte.
+    pub(super) fn check_command(&mut self, by: u32, command: &Command, withdrawn: &[ActionId]) {
         match command {
             Command::Dispatch(d) => {
                 let stage = self.node(by).and_then(|n| n.core.live_view(self.now, d.action)).map(|v| v.stage);
-                if stage != Some("in_flight") {
+                if stage != Some("in_flight") && !withdrawn.contains(&d.action) {
                     self.fail("cancelled_never_wakes", |_| format!("a{} is dispatched and {stage:?}", d.action.0));
                 }
                 self.check_given(d.action, d.attempt);

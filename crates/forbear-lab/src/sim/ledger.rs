@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use forbear_core::effect::{Effect, Evidence};
-use forbear_core::event::{ActionFinished, ActionRequested, Event, Fact, Outcome};
+use forbear_core::event::{ActionFinished, ActionRequested, Event, Fact, Outcome, ScopeUpdated};
 use forbear_core::ids::{ActionId, AttemptNo, ScopeId, Seq, TaskId};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -109,7 +109,7 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Fact::ScopeUpdated(update) => self.moves_later(&update.scope, update.retry_not_before, at, how, known),
+            Fact::ScopeUpdated(update) => self.moves_later(update, event.at, at, how, known),
             Fact::TaskCancelled { task, .. } => {
                 self.cancelled[known.task_index(task)] = true;
                 Ok(())
@@ -206,8 +206,8 @@ impl Ledger {
 
     fn moves_later(
         &mut self,
-        scope: &ScopeId,
-        to: Option<Wall>,
+        update: &ScopeUpdated,
+        written: Wall,
         at: Now,
         how: Reading,
         known: &Known<'_>,
@@ -218,10 +218,11 @@ impl Ledger {
             // Wall times of before and after a step are not comparable; what was told of heads still is.
             Reading::Live if known.clock_stepped => return Ok(()),
             Reading::Live => at,
-            // Read back, it counts from the clock that is read now.
-            Reading::Afresh => known.now,
+            // Read back, it counts from the clock that is read now, or where that is behind from the one that wrote it.
+            Reading::Afresh => Now { wall: known.now.wall.max(written), ..known.now },
         };
-        let until = to.map_or(Mono(0), |wall| from.mono_at(wall));
+        let scope = &update.scope;
+        let until = update.retry_not_before.map_or(Mono(0), |wall| from.mono_at(wall));
         let before = &mut self.scopes[known.scope_index(scope)].until;
         if how == Reading::Live && until < *before && *before > at.mono {
             return Err(("boundary_moves_later", format!("{scope}: from {before:?} to {until:?}")));

@@ -4,7 +4,7 @@
 //! It promises: a seed gives the same run to the last line, on every machine, and a broken one the same short schedule that
 //! breaks the same check; what it counts it counts at the model provider or in the model journal, never inside the core;
 //! after every step the checks of `checks` and of [`Coordinator::inconsistency`](forbear_core::Coordinator::inconsistency)
-//! hold, or the run ends with the one that broke. It refuses real clocks, threads and files.
+//! hold, or the run ends with the one that broke. It refuses real clocks and files, and threads within a schedule.
 //!
 //! ```text
 //!   agents ──asks, leaves, repeats──▶ world ──Input──▶ Coordinator (two, while one takes over from the other)
@@ -41,7 +41,7 @@ mod trace;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -121,36 +121,63 @@ pub struct Progress {
     pub broken: u64,
 }
 
-/// Runs the seeds one after the other; the first broken one is made small.
+/// Runs the seeds, on as many cores as there are: each is a world of its own, and they are counted in their order. The first
+/// broken one is made small.
 #[must_use]
 // The report says how fast the host was; no decision reads this clock.
 pub fn run(options: SimOptions, mut progress: impl FnMut(Progress)) -> SimReport {
-    let fixtures = Fixtures::default();
     let started = Instant::now();
     let mut report =
         SimReport { seeds: 0, broken: 0, first_broken: None, seeds_per_second: 0, steps: 0, coverage: BTreeMap::new() };
-    for n in 0..options.seeds {
-        let seed = options.first_seed.wrapping_add(n);
-        report.seeds += 1;
-        let ran = Ran::new(&fixtures, Schedule::draw(seed), options.steps_max, How::Quiet);
-        report.steps += ran.steps;
-        ran.coverage.count_into(&mut report.coverage);
-        if ran.broken.is_some() {
-            report.broken += 1;
-            if report.first_broken.is_none() {
-                report.first_broken = broken(&fixtures, seed, options.steps_max);
-            }
-            if options.stop_at_first {
-                break;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    'batches: while report.seeds < options.seeds {
+        let first = options.first_seed.wrapping_add(report.seeds);
+        let batch = (PROGRESS_EVERY * cores).min(options.seeds - report.seeds);
+        for (seed, ran) in side_by_side(first, batch, cores, options.steps_max) {
+            report.seeds += 1;
+            report.steps += ran.steps;
+            ran.coverage.count_into(&mut report.coverage);
+            if ran.broken {
+                report.broken += 1;
+                if report.first_broken.is_none() {
+                    report.first_broken = broken(&Fixtures::default(), seed, options.steps_max);
+                }
+                if options.stop_at_first {
+                    break 'batches;
+                }
             }
         }
-        if report.seeds.is_multiple_of(PROGRESS_EVERY) {
-            progress(Progress { done: report.seeds, of: options.seeds, broken: report.broken });
-        }
+        progress(Progress { done: report.seeds, of: options.seeds, broken: report.broken });
     }
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
     report.seeds_per_second = report.seeds.saturating_mul(1_000) / ms;
     report
+}
+
+/// What is counted of a schedule.
+struct Counted {
+    steps: u64,
+    coverage: Coverage,
+    broken: bool,
+}
+
+/// `n` seeds from `first` on, in their order.
+fn side_by_side(first: u64, n: u64, cores: u64, steps_max: u64) -> Vec<(u64, Counted)> {
+    let share = n.div_ceil(cores);
+    let some = |from: u64| {
+        let fixtures = Fixtures::default();
+        let seeds = (from..n.min(from + share)).map(|i| first.wrapping_add(i));
+        let count = |seed| {
+            let ran = Ran::new(&fixtures, Schedule::draw(seed), steps_max, How::Quiet);
+            (seed, Counted { steps: ran.steps, coverage: ran.coverage, broken: ran.broken.is_some() })
+        };
+        seeds.map(count).collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|i| scope.spawn(move || some(i * share))).collect();
+        // What a schedule panics with was caught: this is a panic of the simulator's own.
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|why| resume_unwind(why))).collect()
+    })
 }
 
 /// Every step of one seed, as text: the same at every call.

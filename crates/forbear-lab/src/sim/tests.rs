@@ -28,7 +28,7 @@ fn no_schedule_breaks_a_check() {
 const RARELY: u64 = 2;
 
 /// Seeds that broke a check once. Each stays.
-const KEPT: &[u64] = &[168, 204, 4_960, 8_326];
+const KEPT: &[u64] = &[168, 204, 4_960, 8_326, 1_263_532];
 
 #[test]
 fn what_was_mended_stays_mended() {
@@ -52,7 +52,7 @@ fn pretended(schedule: &Schedule) -> Option<BTreeSet<Draw>> {
 
 #[test]
 fn a_broken_schedule_is_made_small_and_still_breaks() {
-    let mut tried = 0;
+    let (mut tried, mut left) = (0, 0);
     for schedule in (1..400).map(Schedule::draw) {
         if pretended(&schedule).is_none() {
             continue;
@@ -60,13 +60,14 @@ fn a_broken_schedule_is_made_small_and_still_breaks() {
         tried += 1;
         let small = shrink(schedule.clone(), pretended);
         assert!(pretended(&small.schedule).is_some(), "seed {}: made small, it does not break", schedule.seed);
-        let calls = |s: &Schedule| s.atoms.iter().filter(|a| matches!(a.what, Foreseen::Asks { .. })).count();
-        // One crash, one write that is unknown, and perhaps some before it that took its slot.
-        let (calls, atoms) = (calls(&small.schedule), small.schedule.atoms.len());
-        assert!(calls <= 4 && atoms <= 6, "seed {}: {:?}", schedule.seed, small.schedule.atoms);
+        let (before, after) = (schedule.atoms.len(), small.schedule.atoms.len());
+        // One crash and one write would do; what nothing single can be left out of stays as it is.
+        assert!(after <= 10 && after < before, "seed {}: {:?}", schedule.seed, small.schedule.atoms);
+        left += after;
         let again = shrink(schedule.clone(), pretended);
         assert_eq!((again.runs, again.schedule.atoms), (small.runs, small.schedule.atoms), "seed {}", schedule.seed);
         if tried == 20 {
+            assert!(left <= 20 * 4, "{left} calls and faults are left in {tried} schedules");
             return;
         }
     }

@@ -277,13 +277,15 @@ impl<'f> World<'f> {
     }
 
     pub(super) fn take(&mut self, by: u32, out: Commands) {
+        let withdrawn = out.iter().filter(|c| matches!(c, Command::CancelUpstream { .. }));
+        let withdrawn: Vec<ActionId> = withdrawn.filter_map(Command::action).collect();
         for command in out {
             if let Command::Append { event, behind } = command {
                 self.append(by, *event, behind);
                 continue;
             }
             self.note(|w| format!("  {}> {}", w.tag(by), brief(&command)));
-            self.check_command(by, &command);
+            self.check_command(by, &command, &withdrawn);
             // Commands of one action keep their order, since they lie in one mailbox; those of different ones do not.
             let late_max = self.plan.command_late_ms;
             let Some(call) = command.action().and_then(|a| self.calls.get_mut(a)) else { continue };

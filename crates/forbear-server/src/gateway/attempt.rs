@@ -1,5 +1,6 @@
 //! One send: what goes out, what came back, what that proves. It decides nothing and repeats nothing.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, response};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Gateway;
 use super::call::Call;
@@ -30,9 +31,12 @@ use crate::shard::Shard;
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// How long that may take: its head has said the most of it.
 const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
+/// A refusal whose body takes longer closes its scope before that.
+const REFUSAL_SOON: Duration = Duration::from_millis(20);
 
 /// A provider's answer, held until the core says what becomes of it.
 pub(super) struct Answered {
+    pub(super) attempt: AttemptNo,
     head: response::Parts,
     body: Held,
 }
@@ -69,18 +73,27 @@ impl Call {
             move || shard.confirm_send(&dispatch)
         };
         let mailbox = Arc::clone(&self.mailbox);
+        let left = self.left.clone();
         let sent = tokio::select! {
             biased;
-            sent = upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm) => sent,
-            () = cancelled(&mailbox) => return Commands::new(),
-            () = left_for_long(self.left.as_deref(), &gateway.shard, dispatch.action) => {
+            sent = async {
+                // A refusal that comes slowly is not waited for by who was cancelled.
+                match upstream::send(&gateway.pool, &self.understood.provider.origin, request, options, confirm).await {
+                    Ok(answer) => Ok(self.understand_answer(dispatch.attempt, answer).await),
+                    Err(e) => Err(e),
+                }
+            } => sent,
+            () = cancelled(&mailbox) => {
+                self.heed_refusal();
+                return Commands::new();
+            }
+            () = left_for_long(left.as_deref(), &gateway.shard, dispatch.action) => {
                 let why = format!("its agent left, and no answer came in the {} s after that", FOLLOW_MAX.as_secs());
-                let report = Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) };
-                return self.report(dispatch.attempt, report);
+                Ok(Report { evidence: Evidence::Unknown, answer: None, transport: Some(why) })
             }
         };
         let report = match sent {
-            Ok(answer) => self.understand_answer(answer).await,
+            Ok(report) => report,
             Err(e) if e.held_back => return Commands::new(),
             Err(e) => {
                 // A body that broke off says before its connection does that the agent has left.
@@ -128,23 +141,44 @@ impl Call {
         Some(request)
     }
 
-    async fn understand_answer(&mut self, answer: Answer) -> Report {
+    async fn understand_answer(&mut self, attempt: AttemptNo, answer: Answer) -> Report {
         let Answer { head, body, .. } = answer;
         let status = head.status.as_u16();
         let received = self.gateway.shard.clock().now();
         let (held, read) = if status < 400 {
             (Held::Open(body), None)
         } else {
-            let begun = relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX).await;
+            let facts = ResponseFacts { status, headers: &head.headers, body: None, received };
+            let classification =
+                classify(&self.understood.provider.compiled.contract, self.understood.class.rank, &facts);
+            self.refused = Some((attempt, HeadSeen { status, classification }));
+            let mut begun = pin!(relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX));
+            let begun = match timeout(REFUSAL_SOON, &mut begun).await {
+                Ok(begun) => begun,
+                Err(_) => {
+                    // Nobody else is to run into what its head has said already.
+                    self.heed_refusal();
+                    begun.await
+                }
+            };
+            self.refused = None;
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
         };
         let u = &self.understood;
         let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
         let classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
-        self.answered = Some(Answered { head, body: held });
+        self.answered = Some(Answered { attempt, head, body: held });
         let answer = Some(HeadSeen { status, classification });
         Report { evidence: Evidence::Answered, answer, transport: None }
+    }
+
+    /// What a refusal's head said of the scope holds, though its body was not read to the end.
+    pub(super) fn heed_refusal(&mut self) {
+        if let Some((attempt, head)) = self.refused.take() {
+            let (action, scope) = (self.action(), self.understood.scope.clone());
+            self.gateway.shard.note(Input::Refused { action, attempt, scope, head: Box::new(head) });
+        }
     }
 
     fn failed(&mut self, e: SendError) -> Report {

@@ -12,7 +12,7 @@ use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
 use forbear_core::fingerprint;
 use forbear_core::ids::{ActionId, AttemptNo, Digest};
-use forbear_core::input::{Input, Request as Asked};
+use forbear_core::input::{HeadSeen, Input, Request as Asked};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Response, request};
 use hyper::body::Incoming;
@@ -64,6 +64,8 @@ pub(super) struct Call {
     pub answered: Option<Answered>,
     /// Set when the agent's body, not the provider, ended the attempt.
     pub body_error: Option<BodyError>,
+    /// A refusal whose head was read and whose body was not yet.
+    pub refused: Option<(AttemptNo, HeadSeen)>,
     /// For a write: told when its agent leaves before its answer.
     pub left: Option<Arc<Notify>>,
     held_bytes: u64,
@@ -140,6 +142,7 @@ impl Call {
             mailbox: Arc::new(Mailbox::default()),
             answered: None,
             body_error: None,
+            refused: None,
             left: None,
             held_bytes: 0,
             admitted: false,
@@ -358,8 +361,14 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.hold_only(0);
+        self.heed_refusal();
         if self.admitted {
             self.gateway.shard.note(Input::AgentLeft { action: self.action() });
+            // Its answer may have waited for a word of the core's; nobody else reports its end.
+            if let Some(answered) = self.answered.take() {
+                let end = forbear_core::input::BodyEnd::AgentLeft;
+                self.gateway.shard.note(Input::Ended { action: self.action(), attempt: answered.attempt, end });
+            }
             self.gateway.shard.hang_up(self.action());
         }
     }

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use super::http1::Http1;
 use super::http2::{Pump, StreamSlot};
+use super::incoming::Shared;
 use super::pool::Place;
 
 /// How a body ended.
@@ -56,6 +57,8 @@ pub struct AnswerBody {
     is_until_close: bool,
     bytes: u64,
     watcher: Option<Watcher>,
+    /// Who tells the watcher of a whole body's end, once its bytes have left.
+    teller: Option<Arc<Shared>>,
 }
 
 enum Source {
@@ -89,7 +92,7 @@ impl AnswerBody {
         // the late answer would be taken for the next request's.
         let place = (head.status != StatusCode::REQUEST_TIMEOUT).then_some(place);
         let source = Source::Http1 { incoming, connection: Some(connection), place };
-        let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None };
+        let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None, teller: None };
         if !has_body {
             // Nobody polls a body that is empty from the start; its connection is free now.
             body.finish(&BodyEnd::Complete);
@@ -103,6 +106,7 @@ impl AnswerBody {
             is_until_close: false,
             bytes: 0,
             watcher: None,
+            teller: None,
         };
         if matches!(&body.source, Source::Http2 { stream, pump: None, .. } if stream.is_end_stream()) {
             body.finish(&BodyEnd::Complete);
@@ -110,12 +114,15 @@ impl AnswerBody {
         body
     }
 
-    /// Watches the body from here on. A body that has ended already says so at once.
-    pub fn watch(&mut self, mut watcher: Watcher) {
+    /// Watches the body from here on. Of one that has ended already it hears when that is passed on, or not wanted.
+    pub fn watch(&mut self, watcher: Watcher) {
+        self.watcher = Some(watcher);
+    }
+
+    pub(super) fn told_by(&mut self, shared: Arc<Shared>) {
+        self.teller = Some(shared);
         if matches!(self.source, Source::Ended) {
-            watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes: self.bytes });
-        } else {
-            self.watcher = Some(watcher);
+            self.tell(&BodyEnd::Complete);
         }
     }
 
@@ -133,8 +140,20 @@ impl AnswerBody {
         {
             place.give_back(connection);
         }
-        if let Some(mut watcher) = self.watcher.take() {
-            watcher(BodyEvent::Ended { end, bytes: self.bytes });
+        self.tell(end);
+    }
+
+    fn tell(&mut self, end: &BodyEnd) {
+        let Some(mut watcher) = self.watcher.take() else { return };
+        let is_whole = matches!(end, BodyEnd::Complete | BodyEnd::UntilClose);
+        let (end, bytes) = (end.clone(), self.bytes);
+        let tell = move || watcher(BodyEvent::Ended { end: &end, bytes });
+        match self.teller.take().filter(|_| is_whole) {
+            Some(shared) => shared.ends.after_flush(Box::new(tell)),
+            None => {
+                let mut tell = tell;
+                tell();
+            }
         }
     }
 
@@ -246,6 +265,8 @@ impl Drop for AnswerBody {
         if !matches!(self.source, Source::Ended) {
             let end = if self.is_end_stream() { self.completed() } else { BodyEnd::Abandoned };
             self.finish(&end);
+        } else {
+            self.tell(&BodyEnd::Complete);
         }
     }
 }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::guard::{Framing, Refusal, Step};
 use super::socket::Socket;
+use super::told::Ends;
 
 /// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
 /// with unread bytes would reset it, and the agent might lose the answer.
@@ -41,11 +42,19 @@ pub(super) struct Shared {
     quiet_since_ns: AtomicU64,
     /// hyper waits for bytes: then it is told of a close as of any other event.
     is_read: AtomicBool,
+    /// What is to be told once the bytes before it have left.
+    pub(super) ends: Ends,
 }
 
 /// One call under way on a connection, until dropped.
 #[derive(Debug)]
 pub(super) struct InCall(Arc<Shared>);
+
+impl InCall {
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.0)
+    }
+}
 
 impl Drop for InCall {
     fn drop(&mut self) {
@@ -64,6 +73,7 @@ impl Shared {
             calls: AtomicUsize::new(0),
             quiet_since_ns: AtomicU64::new(0),
             is_read: AtomicBool::new(false),
+            ends: Ends::default(),
         })
     }
 
@@ -165,6 +175,12 @@ impl AgentIo {
             watch.held = Vec::new();
             watch.head_deadline = None;
         }
+    }
+}
+
+impl Drop for AgentIo {
+    fn drop(&mut self) {
+        self.shared.ends.over();
     }
 }
 
@@ -281,7 +297,9 @@ impl AsyncWrite for AgentIo {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
             }
         }
-        Pin::new(&mut this.stream).poll_flush(cx)
+        ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
+        this.shared.ends.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -27,4 +27,5 @@ mod room;
 pub mod serve;
 pub mod socket;
 pub mod target;
+mod told;
 pub mod upstream;

@@ -23,7 +23,7 @@ use forbear_core::command::Command;
 use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Watcher};
 use super::guard::Refusal;
 use super::headers;
-use super::incoming::InCall;
+use super::incoming::{InCall, Shared};
 use crate::mailbox::Mailbox;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
@@ -85,6 +85,17 @@ impl AgentBody {
         let mut body = self;
         body.keeper = Keeper::Follow;
         body
+    }
+
+    /// The same body, whose end, if it is followed, is told only after its last byte has left.
+    #[must_use]
+    pub(super) fn told_by(mut self, shared: Arc<Shared>) -> Self {
+        if matches!(self.keeper, Keeper::Follow)
+            && let Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } = &mut self.inner
+        {
+            body.told_by(shared);
+        }
+        self
     }
 
     /// The same body, cut when the mailbox brings word that the attempt is cancelled.

@@ -199,7 +199,7 @@ async fn connection<H, F>(
             async move {
                 Ok::<_, Infallible>(match call {
                     Ok(refusal) => relay::refusal(refusal),
-                    Err((call, in_call)) => call.await.map(|body| body.during(in_call)),
+                    Err((call, in_call)) => call.await.map(|body| body.told_by(in_call.shared()).during(in_call)),
                 })
             }
         });
