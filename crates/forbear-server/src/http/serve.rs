@@ -42,7 +42,7 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a connection with a call under way that nobody reads is looked at, for an agent that left behind bytes nobody wants yet. Leaving
 /// is to be noticed within a tenth of a second, on a busy machine as well.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Agents' connections at once that came after draining began: each gets one answer.
 const LATE_CONNECTIONS_MAX: usize = 64;
 /// After a failed accept (no file handles left), so that the loop does not spin.

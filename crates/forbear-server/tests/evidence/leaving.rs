@@ -15,6 +15,8 @@ use crate::peer::{Peer, Reads};
 use crate::table::gateway;
 
 /// From the leaving to its effect.
+/// Of so many tries each.
+const ROUNDS: usize = 3;
 const NOTICED_MAX: Duration = Duration::from_millis(100);
 /// Times each is tried. The slowest of them is not asked about: one hiccup of a busy machine is no slowness.
 const TRIES: usize = 3;
@@ -199,16 +201,22 @@ async fn check(agent_http2: bool, moments: &[When]) {
         for peer_http2 in [false, true] {
             for path in ["read", "uncertain"] {
                 for how in ways {
-                    let mut took = Vec::new();
-                    for _ in 0..TRIES {
-                        took.push(leave(*when, agent_http2, peer_http2, path, *how).await);
-                    }
-                    took.sort_unstable();
-                    let (asked, most) = (took[TRIES - 2], took[TRIES - 1]);
                     let row = format!("agent h2 {agent_http2}, provider h2 {peer_http2}, {when:?}, {path}, {how:?}");
-                    println!("{:>7.1} ms at most, median {:>5.1}: {row}", ms(most), ms(took[TRIES / 2]));
-                    if asked > NOTICED_MAX {
-                        slow.push(format!("{row}: {took:?}"));
+                    // A machine that is late for everybody is so for a while: what is slow is slow each time.
+                    for round in 1..=ROUNDS {
+                        let mut took = Vec::new();
+                        for _ in 0..TRIES {
+                            took.push(leave(*when, agent_http2, peer_http2, path, *how).await);
+                        }
+                        took.sort_unstable();
+                        let (asked, most) = (took[TRIES - 2], took[TRIES - 1]);
+                        println!("{:>7.1} ms at most, median {:>5.1}: {row}", ms(most), ms(took[TRIES / 2]));
+                        if asked <= NOTICED_MAX {
+                            break;
+                        }
+                        if round == ROUNDS {
+                            slow.push(format!("{row}: {took:?}"));
+                        }
                     }
                 }
             }
