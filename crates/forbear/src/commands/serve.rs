@@ -59,7 +59,7 @@ fn raise_open_files(connections_max: u64) {
             needed,
             "the hard limit of open files is below what connections_max may need: raise it, or lower connections_max"
         ),
-        Ok(open_files_max) => tracing::info!(open_files_max, "as many files may be open as the system allows"),
+        Ok(open_files_max) => tracing::debug!(open_files_max, "as many files may be open as the system allows"),
         Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),
     }
 }
