@@ -35,7 +35,7 @@ impl Coordinator {
     /// Whether somebody waits for the action's result: its own agent, or one that repeats it.
     #[must_use]
     pub fn is_heard(&self, action: ActionId) -> bool {
-        self.live.get(&action).is_some_and(|l| l.agent_here || !l.joined.is_empty())
+        self.live.get(&action).is_some_and(|live| live.is_heard())
     }
 
     pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {

@@ -94,6 +94,12 @@ impl Live {
         })
     }
 
+    /// Somebody waits for its result: its own agent, or one that repeats it.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.agent_here || !self.joined.is_empty()
+    }
+
     /// The attempt that holds a slot.
     #[must_use]
     pub const fn attempt(&self) -> Option<AttemptNo> {

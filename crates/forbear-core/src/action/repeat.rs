@@ -65,7 +65,7 @@ impl Coordinator {
             return worst;
         }
         for known in self.durable.with_content(scope, route, digest) {
-            let left = self.live.get(&known.action).is_some_and(|l| !l.agent_here && l.joined.is_empty());
+            let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
             let how = left.then_some(Joined::FirstLeft).or(request.marked_repeat.then_some(Joined::MarkedRepeat));
             worst = worst.max(self.standing(request, known, how, now));
         }
@@ -170,7 +170,7 @@ impl Coordinator {
         if let Some(live) = self.live.get(&waiter.to) {
             let sent = live.sends > 0 || live.attempt().is_some();
             // What somebody else waits for may be sent yet.
-            let goes_on = sent || live.agent_here || !live.joined.is_empty();
+            let goes_on = sent || live.is_heard();
             let effect = if goes_on { Effect::Unknown } else { live.effect };
             let answer = self.answer_of(now, live, outcome, why);
             let answer = Answer { joined: Some(waiter.how), sent, effect, ..answer };
