@@ -13,6 +13,9 @@ pub(crate) enum Bench {
         /// About 30 seconds instead of two minutes; good for a first look, too short to quote
         #[arg(long)]
         quick: bool,
+        /// Only the cases with this in their names, such as "json, 32"
+        #[arg(long, default_value = "")]
+        only: String,
         /// One JSON document instead of a table
         #[arg(long)]
         json: bool,
@@ -20,7 +23,7 @@ pub(crate) enum Bench {
 }
 
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
-    let Bench::Gateway { quick, json } = bench;
+    let Bench::Gateway { quick, only, json } = bench;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .current_dir(root)
@@ -35,6 +38,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
     let mut command = Command::new(binaries.join("gateway-bench"));
     command.current_dir(root).arg("run").arg("--forbear").arg(binaries.join("forbear"));
     command.arg("--directory").arg(target.join("bench"));
+    command.arg("--only").arg(only);
     command.args(quick.then_some("--quick")).args(json.then_some("--json"));
     let status = command.status().context("cannot start the bench")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -27,6 +27,8 @@ const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 #[derive(Debug, Clone)]
 pub struct Options {
     pub quick: bool,
+    /// Only the cases with this in their names.
+    pub only: String,
     /// The binary of Forbear.
     pub forbear: PathBuf,
     /// The bench's own binary, which is also the proxy without logic.
@@ -78,7 +80,7 @@ pub async fn run(options: &Options) -> Result<report::Report, BenchError> {
     let pace = if options.quick { Pace::QUICK } else { Pace::FULL };
     let flush_ns = flush::measured_ns(&options.directory)?;
     let mut cases = Vec::new();
-    for case in rounds::CASES {
+    for case in rounds::CASES.iter().filter(|case| case.name.contains(&options.only)) {
         eprintln!("measuring: {}", case.name);
         cases.push(rounds::measure(case, &peers, pace).await?);
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use forbear_lab::bench::{self, Options, proxy};
 use tokio::net::TcpListener;
 
-const USAGE: &str = "usage: gateway-bench run --forbear BINARY --directory DIR [--quick] [--json]
+const USAGE: &str = "usage: gateway-bench run --forbear BINARY --directory DIR [--quick] [--json] [--only TEXT]
        gateway-bench proxy ORIGIN   (prints where it listens)";
 
 /// The load generator and the origin share these.
@@ -30,19 +30,20 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    let (mut forbear, mut directory, mut quick, mut json) = (None, None, false, false);
+    let (mut forbear, mut directory, mut quick, mut json, mut only) = (None, None, false, false, String::new());
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => quick = true,
             "--json" => json = true,
+            "--only" => only.clone_from(arguments.next().ok_or(USAGE)?),
             "--forbear" => forbear = arguments.next().map(PathBuf::from),
             "--directory" => directory = arguments.next().map(PathBuf::from),
             _ => return Err(USAGE.into()),
         }
     }
     let (forbear, directory) = forbear.zip(directory).ok_or(USAGE)?;
-    let options = Options { quick, forbear, own: std::env::current_exe()?, directory };
+    let options = Options { quick, only, forbear, own: std::env::current_exe()?, directory };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
     let report = runtime.block_on(bench::run(&options))?;
     if json {
