@@ -56,7 +56,7 @@ pub enum AppendError {
 }
 
 /// What an event is counted as in memory, before it was written out: most are shorter.
-const EVENT_BYTES_ASSUMED: usize = 1024;
+const EVENT_BYTES_ASSUMED: usize = 512;
 
 pub(crate) struct Outgoing {
     state: Mutex<State>,

@@ -6,11 +6,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forbear_audit::chain::LogId;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
 
@@ -72,9 +73,41 @@ pub(crate) fn hold_to_log(mut claim: &File, dir: &Path, log: LogId) -> Result<()
     if expected == found { Ok(()) } else { Err(StoreError::OtherLog { dir: dir.to_owned(), expected, found }) }
 }
 
-/// A transaction that is a writer's from its first statement, so that no upgrade can be refused in its middle.
-pub(crate) fn begin(conn: &Connection) -> Result<Transaction<'_>, StoreError> {
-    Ok(Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?)
+/// A transaction that is a writer's from its first statement, so that no upgrade can be refused in its middle. Its own
+/// statements are prepared once: every commit needs them. Dropped, it rolls back.
+pub(crate) struct Writing<'c> {
+    conn: &'c Connection,
+    open: bool,
+}
+
+pub(crate) fn begin(conn: &Connection) -> Result<Writing<'_>, StoreError> {
+    conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    Ok(Writing { conn, open: true })
+}
+
+impl Writing<'_> {
+    pub(crate) fn commit(mut self) -> Result<(), StoreError> {
+        self.conn.prepare_cached("COMMIT")?.execute([])?;
+        self.open = false;
+        Ok(())
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.conn
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        // Some failures have rolled back already.
+        if self.open && !self.conn.is_autocommit() {
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+    }
 }
 
 fn make_private_dir(dir: &Path) -> std::io::Result<()> {

@@ -42,7 +42,14 @@ pub(crate) struct Writer {
     head: Head,
     options: Options,
     wal: PathBuf,
+    /// About what was written since the usage was measured.
+    unmeasured_bytes: u64,
 }
+
+/// What a group writes beside its rows and contents: pages of the projection, and of the trees above them.
+const GROUP_BYTES_ASSUMED: u64 = 16 << 10;
+/// The usage is measured whenever about this part of `store_bytes_max` was written: asking costs more than a small group.
+const MEASURED_PART: u64 = 1024;
 
 impl Writer {
     pub(crate) fn new(
@@ -55,7 +62,9 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let encoder = Encoder::new(head, options.group_bytes());
         let wal = schema::wal_path(&options.dir);
-        let writer = Self { conn, outgoing, report, usage_bytes, encoder, names: Names::default(), head, options, wal };
+        let names = Names::default();
+        let mut writer =
+            Self { conn, outgoing, report, usage_bytes, encoder, names, head, options, wal, unmeasured_bytes: 0 };
         writer.measure()?;
         Ok(writer)
     }
@@ -107,7 +116,12 @@ impl Writer {
         if let Some(row) = rows.last() {
             self.head = Head { seq: row.last_seq, hash: row.hash, ..self.head };
         }
-        self.measure()?;
+        let contents = batches.iter().flat_map(|b| &b.contents).map(|(_, sealed)| sealed.as_bytes().len());
+        let written: usize = rows.iter().map(|row| row.events.len()).chain(contents).sum();
+        self.unmeasured_bytes += GROUP_BYTES_ASSUMED + written as u64;
+        if self.unmeasured_bytes >= self.options.store_bytes_max / MEASURED_PART {
+            self.measure()?;
+        }
         self.tell();
         Ok(())
     }
@@ -165,7 +179,8 @@ impl Writer {
         }
     }
 
-    fn measure(&self) -> Result<(), StoreError> {
+    fn measure(&mut self) -> Result<(), StoreError> {
+        self.unmeasured_bytes = 0;
         let pragma = |sql: &str| -> Result<u64, StoreError> {
             Ok(self.conn.prepare_cached(sql)?.query_row([], |r| r.get::<_, i64>(0))?.cast_unsigned())
         };

@@ -55,7 +55,7 @@ fn behind_is_flushed_without_being_asked_for() {
 fn behind_leaves_with_the_next_that_is_not_or_at_its_bound() {
     let dir = tempfile::tempdir().unwrap();
     let never = Options { behind_flush_ms: u64::from(u32::MAX), ..Options::new(dir.path()) };
-    let store = Under::open_with(Options { behind_bytes_max: 20_000, ..never });
+    let store = Under::open_with(Options { behind_bytes_max: 10_000, ..never });
     let behind = |seq| Batch { behind: true, ..batch([straight_read(seq, MARCH_MS)]) };
     store.store.append(behind(1)).unwrap();
     store.store.append(behind(2)).unwrap();
@@ -74,7 +74,7 @@ fn the_outgoing_queue_refuses_above_its_bound() {
     let dir = tempfile::tempdir().unwrap();
     let never =
         Options { behind_flush_ms: u64::from(u32::MAX), behind_bytes_max: usize::MAX, ..Options::new(dir.path()) };
-    let store = Under::open_with(Options { outgoing_bytes_max: 50_000, ..never });
+    let store = Under::open_with(Options { outgoing_bytes_max: 25_000, ..never });
     let behind = |seq| Batch { behind: true, ..batch([straight_read(seq, MARCH_MS)]) };
     let full = (1..1000).find_map(|seq| store.store.append(behind(seq)).err().map(|e| (seq, e)));
     let (seq, error) = full.unwrap();
