@@ -20,10 +20,18 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Many streams held open at once: what they take in memory, and that all of them end whole
+    Streams {
+        /// The mark is of 10,000; fewer are a first look
+        #[arg(long, default_value_t = 10_000)]
+        streams: usize,
+        /// One JSON document instead of lines
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
-    let Bench::Gateway { quick, only, json } = bench;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .current_dir(root)
@@ -36,10 +44,19 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
     let binaries = target.join("release");
     let mut command = Command::new(binaries.join("gateway-bench"));
-    command.current_dir(root).arg("run").arg("--forbear").arg(binaries.join("forbear"));
-    command.arg("--directory").arg(target.join("bench"));
-    command.arg("--only").arg(only);
-    command.args(quick.then_some("--quick")).args(json.then_some("--json"));
+    command.current_dir(root);
+    let json = match bench {
+        Bench::Gateway { quick, only, json } => {
+            command.arg("run").arg("--only").arg(only).args(quick.then_some("--quick"));
+            json
+        }
+        Bench::Streams { streams, json } => {
+            command.arg("streams").arg("--streams").arg(streams.to_string());
+            json
+        }
+    };
+    command.arg("--forbear").arg(binaries.join("forbear")).arg("--directory").arg(target.join("bench"));
+    command.args(json.then_some("--json"));
     let status = command.status().context("cannot start the bench")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

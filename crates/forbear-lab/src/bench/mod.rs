@@ -13,6 +13,7 @@ pub mod peer;
 pub mod proxy;
 pub mod report;
 pub mod rounds;
+pub mod streams;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

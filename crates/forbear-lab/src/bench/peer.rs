@@ -32,7 +32,21 @@ pub struct Peer {
     process: Option<Process>,
 }
 
+/// Memory of a process that is in the machine's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub resident_bytes: u64,
+    /// The most it has been.
+    pub peak_bytes: u64,
+}
+
 impl Peer {
+    /// Nothing for *direct*, and for a process that has ended.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        memory_in(&fs::read_to_string(format!("/proc/{}/status", self.process.as_ref()?.0.id())).ok()?)
+    }
+
     /// CPU time of the peer's processes so far; nothing for *direct*, which has none of its own.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
@@ -54,12 +68,7 @@ impl Drop for Process {
 /// Every peer that is there, and why the others are not.
 pub(super) fn start_all(options: &Options, origin: SocketAddr) -> Result<(Vec<Peer>, Vec<String>), BenchError> {
     let directory = &options.directory;
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(BenchError::io("the bench's directory")(error));
-        }
-        _ => fs::create_dir_all(directory).map_err(BenchError::io("the bench's directory"))?,
-    }
+    empty(directory)?;
     let mut left_out = Vec::new();
     let mut peers = vec![Peer { name: DIRECT, address: origin, prefix: "", process: None }];
 
@@ -77,6 +86,15 @@ pub(super) fn start_all(options: &Options, origin: SocketAddr) -> Result<(Vec<Pe
         left_out.push("forbear: the binary has no `serve` yet".into());
     }
     Ok((peers, left_out))
+}
+
+/// Makes the directory, with nothing in it.
+pub(super) fn empty(directory: &Path) -> Result<(), BenchError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => fs::create_dir_all(directory),
+    }
+    .map_err(BenchError::io("the bench's directory"))
 }
 
 fn offers_serve(forbear: &Path) -> bool {
@@ -99,7 +117,7 @@ fn forbear(options: &Options, origin: SocketAddr) -> Result<Command, BenchError>
 }
 
 /// Starts a process that prints where it listens. What it logs goes to a file, as it would in service.
-fn announced(
+pub(super) fn announced(
     name: &'static str,
     prefix: &'static str,
     mut command: Command,
@@ -187,9 +205,18 @@ fn ticks_in(stat: &str) -> Option<u64> {
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
+/// Linux writes kibibytes and calls them kB.
+fn memory_in(status: &str) -> Option<Memory> {
+    let bytes = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    };
+    Some(Memory { resident_bytes: bytes("VmRSS:")?, peak_bytes: bytes("VmHWM:")? })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{address_in, cpu_ticks, nginx_config, ticks_in};
+    use super::{Memory, address_in, cpu_ticks, memory_in, nginx_config, ticks_in};
 
     #[test]
     fn addresses_in_sentences() {
@@ -210,6 +237,13 @@ mod tests {
         let stat = "12 (a ) b) S 1 1 1 0 -1 4194560 100 0 0 0 37 5 0 0 20 0 3 0 100 1 1";
         assert_eq!(ticks_in(stat), Some(42));
         assert!(cpu_ticks(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn memory_of_a_process() {
+        let status = "Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t   30 kB\nVmRSS:\t   20 kB\nThreads:\t4\n";
+        assert_eq!(memory_in(status), Some(Memory { resident_bytes: 20 * 1024, peak_bytes: 30 * 1024 }));
+        assert_eq!(memory_in("Name:\tzombie\n"), None);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Report {
     }
 }
 
-fn mark_to_json(mark: &Mark) -> Value {
+pub(super) fn mark_to_json(mark: &Mark) -> Value {
     let (kind, bound) = match mark.bound {
         Bound::AtLeast(bound) => ("at_least", bound),
         Bound::AtMost(bound) => ("at_most", bound),
@@ -137,7 +137,7 @@ fn write_case(out: &mut fmt::Formatter<'_>, case: &CaseResult) -> fmt::Result {
     Ok(())
 }
 
-fn write_mark(out: &mut fmt::Formatter<'_>, mark: &Mark) -> fmt::Result {
+pub(super) fn write_mark(out: &mut fmt::Formatter<'_>, mark: &Mark) -> fmt::Result {
     let (sign, bound) = match mark.bound {
         Bound::AtLeast(bound) => (">=", bound),
         Bound::AtMost(bound) => ("<=", bound),
