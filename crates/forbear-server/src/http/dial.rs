@@ -1,8 +1,11 @@
 //! A new connection to a provider: names, addresses, TLS.
 //!
 //! It promises that nothing of a request is sent here, so that every failure is proof of not sent. The addresses of a name
-//! are tried one after the other within the one connect timeout. It refuses plaintext where the base URL says https and
-//! certificates that neither the system's roots, the built-in ones nor the extra file vouch for.
+//! are tried one after the other within the one connect timeout: one that refuses makes way at once, one that swallows
+//! packets when its equal share of what is left is over. That is one stage of one attempt, charged once, since nothing was
+//! written to an address that is left. It refuses another address once one is connected: whatever fails from there on, TLS
+//! included, ends the dial. It refuses plaintext where the base URL says https and certificates that neither the system's
+//! roots, the built-in ones nor the extra file vouch for.
 
 use std::io;
 use std::net::SocketAddr;
@@ -148,7 +151,6 @@ pub(super) async fn dial(
     Ok(Dialed { transport: Transport::Tls(Box::new(stream)), counts, is_http2 })
 }
 
-/// Nothing was sent when an address does not answer, so the next one is no second attempt.
 async fn connect(origin: &Origin, until: Instant) -> Result<TcpStream, String> {
     let host = origin.host();
     let lookup = timeout_at(until, tokio::net::lookup_host((host, origin.port()))).await;
@@ -157,17 +159,21 @@ async fn connect(origin: &Origin, until: Instant) -> Result<TcpStream, String> {
         Ok(Err(e)) => return Err(format!("the name {host} was not found: {e}")),
         Err(_) => return Err(format!("looking up the name {host} timed out")),
     };
-    let mut last = format!("the name {host} has no address");
-    for (n, address) in addresses.iter().enumerate() {
-        // An address that swallows packets leaves half of what remains to the others.
+    let none = || format!("the name {host} has no address");
+    first_of(&addresses, until).await.map_err(|last| last.unwrap_or_else(none))
+}
+
+/// The first of the addresses that takes a connection, or why the last did not.
+async fn first_of(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Option<String>> {
+    let mut last = None;
+    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let now = Instant::now();
-        let is_last = n + 1 == addresses.len();
-        let share = if is_last { until } else { now + until.saturating_duration_since(now) / 2 };
-        last = match timeout_at(share, TcpStream::connect(address)).await {
+        let share = now + until.saturating_duration_since(now) / u32::try_from(left).unwrap_or(u32::MAX);
+        last = Some(match timeout_at(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(e)) => format!("connecting to {address} failed: {e}"),
             Err(_) => format!("connecting to {address} timed out"),
-        };
+        });
     }
     Err(last)
 }
@@ -219,5 +225,90 @@ impl AsyncWrite for Transport {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, s => s.poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::time::{Instant, timeout};
+
+    use super::{ADDRESSES_MAX, first_of};
+
+    /// Longer than any of these connects takes.
+    const LONG: Duration = Duration::from_secs(20);
+    /// For addresses that hang: so long is waited for in the test.
+    const SHORT: Duration = Duration::from_millis(1_600);
+
+    #[tokio::test]
+    async fn one_that_refuses_makes_way_at_once_and_only_one_is_connected() {
+        let (first, second) = (listening("127.0.0.2:0").await, listening("127.0.0.3:0").await);
+        let addresses = [closed().await, address(&first), address(&second)];
+        let began = Instant::now();
+        let stream = first_of(&addresses, began + LONG).await.expect("the second address listens");
+        assert!(began.elapsed() < LONG / 3, "the refused address kept its share");
+        assert_eq!(stream.peer_addr().ok(), Some(addresses[1]));
+        assert_eq!((arrivals(&first).await, arrivals(&second).await), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn those_that_swallow_packets_leave_the_last_its_share() {
+        let (silent, _filling) = silent().await;
+        let open = listening("127.0.0.2:0").await;
+        let mut addresses = [silent; ADDRESSES_MAX];
+        addresses[ADDRESSES_MAX - 1] = address(&open);
+        let until = Instant::now() + SHORT;
+        let dialed = first_of(&addresses, until).await;
+        // An eighth, less what a busy machine takes of it.
+        let left = until.saturating_duration_since(Instant::now());
+        assert!(dialed.is_ok() && left > SHORT / 32 && left <= SHORT / 8, "{dialed:?} with {left:?} left");
+        assert_eq!(arrivals(&open).await, 1);
+    }
+
+    #[tokio::test]
+    async fn all_of_them_together_have_the_one_time() {
+        let (silent, _filling) = silent().await;
+        let began = Instant::now();
+        let failed = first_of(&[silent; 3], began + SHORT).await.expect_err("nobody takes a connection");
+        assert!(began.elapsed() >= SHORT && began.elapsed() < SHORT * 3, "{:?}", began.elapsed());
+        assert_eq!(failed, Some(format!("connecting to {silent} timed out")));
+        assert!(first_of(&[], began + SHORT).await.is_err_and(|last| last.is_none()));
+    }
+
+    async fn listening(at: &str) -> TcpListener {
+        TcpListener::bind(at).await.unwrap()
+    }
+
+    fn address(listener: &TcpListener) -> SocketAddr {
+        listener.local_addr().unwrap()
+    }
+
+    async fn closed() -> SocketAddr {
+        address(&listening("127.0.0.1:0").await)
+    }
+
+    /// What stands in the listener's queue: the connections that were made to it.
+    async fn arrivals(listener: &TcpListener) -> usize {
+        let mut count = 0;
+        while timeout(Duration::from_millis(20), listener.accept()).await.is_ok() {
+            count += 1;
+        }
+        count
+    }
+
+    /// An address whose queue is full, so that the kernel drops what asks for a connection. Full while the rest is kept.
+    async fn silent() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let at = address(&listener);
+        let mut filling = Vec::new();
+        while let Ok(Ok(stream)) = timeout(Duration::from_millis(100), TcpStream::connect(at)).await {
+            filling.push(stream);
+        }
+        (at, (listener, filling))
     }
 }
