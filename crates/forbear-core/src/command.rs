@@ -73,7 +73,7 @@ pub struct Dispatch {
     pub send_not_after: Mono,
     /// The head must be there by this instant, or the attempt is given up.
     pub give_up_at: Mono,
-    /// Take a new connection: a reused one may carry another request's answer.
+    /// Take a connection that carried no request: a used one may carry that one's answer.
     pub fresh_connection: bool,
     /// [`Coordinator::doubts`](crate::coordinator::Coordinator::doubts) at the decision: while it has not grown, the
     /// attempt may leave without being asked about again.

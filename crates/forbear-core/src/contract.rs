@@ -18,6 +18,8 @@ pub struct Contract {
     pub base_url: String,
     /// Without TLS, speak HTTP/2 from the first byte on. With TLS the two sides agree by themselves.
     pub http2_prior_knowledge: bool,
+    /// Connections that are open before a call needs one, while the provider was called within the last minute.
+    pub warm_connections: u32,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
@@ -54,6 +56,7 @@ impl Default for Contract {
             extends: None,
             base_url: String::new(),
             http2_prior_knowledge: false,
+            warm_connections: 0,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
             scope: ScopeLimits::default(),
             routes: Vec::new(),

@@ -173,6 +173,10 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         head_timeout: Duration::from_secs(settings.upstream.head_timeout_seconds),
         journal_before: settings.journal_reads == JournalReads::Before,
     });
+    for provider in gateway.table.providers() {
+        let connections = provider.compiled.contract.warm_connections;
+        gateway.pool.keep_warm(&provider.origin, usize::try_from(connections).unwrap_or(usize::MAX));
+    }
     let own = surface::build(token, data_dir.clone(), &gateway, vec![addr.ip().to_string()]);
     let options = listener::ServeOptions {
         connections_max: usize::try_from(settings.connections_max).unwrap_or(usize::MAX),

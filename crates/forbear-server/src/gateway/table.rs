@@ -78,6 +78,10 @@ impl Table {
         self.providers.get(name)
     }
 
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        self.providers.values()
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)
     }

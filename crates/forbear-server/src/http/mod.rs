@@ -29,3 +29,4 @@ pub mod socket;
 pub mod target;
 mod told;
 pub mod upstream;
+pub mod warm;

@@ -17,6 +17,7 @@ use super::http2::{Http2, StreamSlot};
 use super::origin::Origin;
 use super::socket::Dialler;
 use super::upstream::Stage;
+use super::warm::{self, Warm};
 
 /// How long an HTTP/1.1 connection is kept without use. Below the five seconds that widespread servers keep one, so that
 /// theirs is not closed just while a request is written into it: nobody could tell whether that request was seen.
@@ -53,6 +54,15 @@ impl Default for Keep {
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
+/// The pool, for who must not keep it.
+pub(super) struct WeakPool(Weak<Inner>);
+
+impl WeakPool {
+    pub(super) fn upgrade(&self) -> Option<Pool> {
+        self.0.upgrade().map(Pool)
+    }
+}
+
 struct Inner {
     dialler: Dialler,
     tls: Arc<ClientConfig>,
@@ -71,6 +81,7 @@ pub(super) struct Place {
     is_http2: AtomicBool,
     /// Set when the peer is known to speak HTTP/1.1, where every call needs a connection anyway.
     is_http1: AtomicBool,
+    pub(super) warm: Warm,
     dialing: tokio::sync::Mutex<()>,
     open: Arc<AtomicUsize>,
 }
@@ -105,6 +116,13 @@ impl Pool {
         Self(inner)
     }
 
+    /// Keeps so many connections open ahead of the calls to an origin, as [`super::warm`] says.
+    pub fn keep_warm(&self, origin: &Origin, connections: usize) {
+        if connections > 0 && self.place(origin).warm.want(connections) {
+            tokio::spawn(warm::keep(WeakPool(Arc::downgrade(&self.0)), origin.clone()));
+        }
+    }
+
     pub(super) fn place(&self, origin: &Origin) -> Arc<Place> {
         let mut places = locked(&self.0.places);
         if let Some(place) = places.get(origin.key()) {
@@ -116,6 +134,7 @@ impl Pool {
             shared: Mutex::default(),
             is_http2: AtomicBool::new(origin.http2_prior_knowledge()),
             is_http1: AtomicBool::new(!origin.is_tls() && !origin.http2_prior_knowledge()),
+            warm: Warm::default(),
             dialing: tokio::sync::Mutex::default(),
             open: Arc::default(),
         });
@@ -168,7 +187,8 @@ fn connect_error(what: &str) -> DialError {
 }
 
 impl Place {
-    /// A kept connection that can take a request now. `fresh`: one of HTTP/2 only, whose streams tell answers apart.
+    /// A kept connection that can take a request now. `fresh`: one of HTTP/2, whose streams tell answers apart, or one
+    /// that has carried no request yet.
     pub(super) fn take(&self, now: Instant, fresh: bool) -> Option<Taken> {
         if self.is_http2.load(Ordering::Acquire) {
             let mut shared = locked(&self.shared);
@@ -178,15 +198,25 @@ impl Place {
                 return Some(Taken::Http2(connection, slot));
             }
         }
-        if fresh {
-            return None;
-        }
-        loop {
-            let mut http1 = locked(&self.idle).pop()?;
-            if self.is_young(&http1, now) && http1.is_usable() {
-                return Some(Taken::Http1(http1));
+        let idle = || {
+            loop {
+                let mut http1 = locked(&self.idle).pop()?;
+                if self.is_young(&http1, now) && http1.is_usable() {
+                    return Some(http1);
+                }
             }
-        }
+        };
+        let used = if fresh { None } else { idle() };
+        used.or_else(|| self.warm.take(|http1| self.is_young(http1, now))).map(Taken::Http1)
+    }
+
+    /// Whether a call would find a connection to share.
+    pub(super) fn has_shared(&self) -> bool {
+        self.is_http2.load(Ordering::Acquire) && locked(&self.shared).iter_mut().any(Http2::is_usable)
+    }
+
+    pub(super) fn idle_max(&self) -> Duration {
+        self.keep.idle
     }
 
     /// Keeps a connection whose answer has been read to its end.
@@ -236,6 +266,6 @@ async fn sweep(inner: Weak<Inner>) {
 }
 
 /// A panic elsewhere leaves at most a connection too few here.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,7 +25,7 @@ use super::pool::{Pool, Taken};
 pub struct SendOptions {
     /// No first byte leaves after this.
     pub not_after: Instant,
-    /// Do not reuse a connection of HTTP/1.1: its next bytes may be a late word about something else.
+    /// Use no connection of HTTP/1.1 that has carried a request: its next bytes may be a late word about something else.
     pub fresh: bool,
     /// For name, address and TLS together.
     pub connect_timeout: Duration,
@@ -38,7 +38,7 @@ pub struct SendOptions {
 pub struct Answer {
     pub head: response::Parts,
     pub body: AnswerBody,
-    /// The connection had served before: its answer may be a late word about something else (a stale 408).
+    /// The connection had been open before: its answer may be a late word about something else (a stale 408).
     pub reused: bool,
     pub protocol: Version,
 }
@@ -82,6 +82,9 @@ pub async fn send(
     let place = pool.place(origin);
     let mut request = Box::new(request);
     let mut fresh = options.fresh;
+    if place.warm.is_wanted() {
+        place.warm.called(Instant::now());
+    }
     let mut taken = place.take(Instant::now(), fresh).map(|taken| (taken, true));
     loop {
         let (connection, reused) = match taken.take() {

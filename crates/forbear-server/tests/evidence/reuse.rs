@@ -1,10 +1,12 @@
 //! What a connection's past does to the next request, and what a peer can do before anything was asked of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
 
-use crate::agent::{Raw, raw_field};
+use crate::agent::{PATIENCE, Raw, raw_field};
 use crate::frames::{MAX_CONCURRENT_STREAMS, http2, ok, reset, settings};
 use crate::peer::{Conn, Ends, Peer, Play, Reads, http1, play};
 use crate::table::{Sends, events, evidence, gateway, request};
@@ -73,6 +75,23 @@ async fn an_uncertain_write_takes_a_new_connection_where_answers_could_be_mixed_
     let peer = Peer::start(http2(settings(&[]), Reads::Whole, ok, Ends::Keep)).await;
     calls(&peer, true, &paths).await;
     assert_eq!(peer.counts.seen(), (1, 5, 5));
+}
+
+#[tokio::test]
+async fn connections_are_opened_ahead_where_the_contract_wants_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = Peer::start(http1(Reads::Whole, OK, Ends::Keep)).await;
+    let keys = format!("base_url: http://{}\n    warm_connections: 2", peer.address);
+    let running = gateway([("p".to_owned(), keys)], "", &dir).await;
+    let opened = timeout(PATIENCE, async {
+        while peer.counts.seen().0 < 2 {
+            // sleep: the connections are another task's, with no one to tell of them
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    opened.await.expect("two connections before anybody called");
+    assert_eq!(peer.counts.seen(), (2, 0, 0));
+    running.stop().await;
 }
 
 /// Whether the peer's end is seen before the request is written is the kernel's to say. What is said must fit either way:

@@ -11,3 +11,4 @@ mod http2;
 mod refused;
 mod rig;
 mod sending;
+mod warm;

@@ -20,11 +20,11 @@ use super::rig::{PATIENCE, Provider, eventually};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-fn pool() -> Pool {
+pub(crate) fn pool() -> Pool {
     Pool::new(client_config(rustls::RootCertStore::empty()).unwrap())
 }
 
-fn options() -> SendOptions {
+pub(crate) fn options() -> SendOptions {
     SendOptions {
         not_after: Instant::now() + Duration::from_secs(5),
         fresh: false,
@@ -33,18 +33,18 @@ fn options() -> SendOptions {
     }
 }
 
-fn post(origin: &Origin) -> Request<UpstreamBody> {
+pub(crate) fn post(origin: &Origin) -> Request<UpstreamBody> {
     let body = Replay::new(vec![Bytes::from("hi")], None, Framing::Length(2));
     let body = UpstreamBody::replay(&Arc::new(body));
     Request::post("/x").header("host", origin.authority().as_str()).body(body).unwrap()
 }
 
-async fn call(pool: &Pool, provider: &Provider, options: SendOptions) -> Result<Answer, SendError> {
+pub(crate) async fn call(pool: &Pool, provider: &Provider, options: SendOptions) -> Result<Answer, SendError> {
     let origin = Origin::parse(&provider.url()).unwrap().0;
     send(pool, &origin, post(&origin), options, || true).await
 }
 
-async fn complete(answer: Result<Answer, SendError>) -> bool {
+pub(crate) async fn complete(answer: Result<Answer, SendError>) -> bool {
     let answer = answer.unwrap();
     assert_eq!(answer.body.collect().await.unwrap().to_bytes(), "ok");
     answer.reused

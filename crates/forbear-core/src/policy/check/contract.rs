@@ -9,6 +9,8 @@ use crate::route::RouteTable;
 
 /// Lists of a contract other than its routes.
 const LIST_MAX: usize = 256;
+/// Each is replaced every few seconds: more would be a load on the provider of its own.
+const WARM_CONNECTIONS_MAX: u64 = 8;
 
 pub(super) fn scope(at: &[&str], limits: ScopeLimits, faults: &mut Vec<Fault>) {
     let mut bound = |key, is: Option<u32>, least| {
@@ -35,6 +37,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     if let Err((kind, happened, hint)) = base_url(&contract.base_url) {
         faults.push(Fault::new(&at("base_url"), kind, happened, hint));
     }
+    bounds(&at("warm_connections"), contract.warm_connections.into(), 0, WARM_CONNECTIONS_MAX, faults);
     scope(&at("scope"), contract.scope, faults);
     routes(policy, root, contract, faults);
     names(&at("credential_headers"), contract.credential_headers.iter(), faults);

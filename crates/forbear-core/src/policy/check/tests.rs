@@ -75,6 +75,7 @@ fn bounds_that_contradict() {
     check_one("shared_scope.max_concurrent_requests", OutOfBounds, |p, _| {
         p.shared_scope.max_concurrent_requests = Some(0);
     });
+    check_one("providers.shop.warm_connections", OutOfBounds, |_, c| c.warm_connections = 9);
     check_one("providers.shop.scope.max_concurrent_requests", OutOfBounds, |_, c| {
         c.scope.max_concurrent_requests = Some(0);
     });
