@@ -5,6 +5,8 @@
 //! decisions. What a command asks for is done by its call after the lock was given back. It promises that nothing under the
 //! lock waits for disk or network.
 
+mod upkeep;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +21,7 @@ use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
 use forbear_store::{Batch, Progress};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::gateway::AnswerCopy;
@@ -28,12 +30,8 @@ use crate::mailbox::Mailbox;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
 const SNAPSHOT_EVERY_EVENTS: u64 = 200_000;
-/// How often days beyond the retention are looked for.
-const RETAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(3600);
 /// How often a draining shard is asked whether it is done.
 const IDLE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
-/// How long a frozen shard waits before it tries the store again.
-const THAW_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub struct Shard {
     inner: Mutex<Inner>,
@@ -105,13 +103,7 @@ impl Shard {
         let mut inner = self.lock();
         self.settle(&mut inner, recovered, None);
         drop(inner);
-        let tasks = [
-            tokio::spawn(Arc::clone(self).run_timer()).abort_handle(),
-            tokio::spawn(Arc::clone(self).run_thaw()).abort_handle(),
-            tokio::spawn(Arc::clone(self).run_snapshots()).abort_handle(),
-            tokio::spawn(Arc::clone(self).run_retention()).abort_handle(),
-        ];
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+        self.start_upkeep();
     }
 
     #[must_use]
@@ -256,27 +248,6 @@ impl Shard {
         }
     }
 
-    /// Saves a snapshot and closes the journal. Call it when nothing is live any more.
-    pub async fn close(self: &Arc<Self>) {
-        let this = Arc::clone(self);
-        if let Err(error) = self.waiting(move || this.close_journal()).await {
-            tracing::error!(%error, "closing the journal broke off");
-        }
-    }
-
-    fn close_journal(&self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            task.abort();
-        }
-        let Some(store) = self.store.get() else { return };
-        if self.not_ready().is_none_or(|why| why == "shutting down") {
-            self.save_snapshot(&**store);
-        }
-        if let Err(error) = store.flush_and_close() {
-            tracing::error!(%error, "the journal did not close cleanly; the next start replays more");
-        }
-    }
-
     fn visit(&self, own: Option<ActionId>, input: Input) -> Commands {
         let mut inner = self.lock();
         let now = self.clock.now();
@@ -342,110 +313,6 @@ impl Shard {
             if sooner {
                 self.timer.notify_one();
             }
-        }
-    }
-
-    async fn run_timer(self: Arc<Self>) {
-        loop {
-            let next = self.lock().core.next_wakeup();
-            match next {
-                None => self.timer.notified().await,
-                Some((at, _)) => {
-                    let due = tokio::time::sleep_until(self.clock.instant(at));
-                    tokio::select! {
-                        biased;
-                        () = due => self.note(Input::Wake),
-                        () = self.timer.notified() => {}
-                    }
-                }
-            }
-        }
-    }
-
-    /// A frozen shard is rebuilt from the journal as soon as that can be written again.
-    async fn run_thaw(self: Arc<Self>) {
-        loop {
-            self.frozen.notified().await;
-            loop {
-                tokio::time::sleep(THAW_EVERY).await;
-                let this = Arc::clone(&self);
-                match self.waiting(move || this.thaw()).await {
-                    Ok(Ok(())) => break,
-                    Ok(Err(error)) => tracing::warn!(%error, "the journal still cannot be written"),
-                    Err(error) => tracing::error!(%error, "the attempt to open the journal again broke off"),
-                }
-            }
-            tracing::info!("the journal is written again");
-        }
-    }
-
-    fn thaw(&self) -> Result<(), crate::serve::StartError> {
-        let Some(store) = self.store.get() else { return Ok(()) };
-        let reopened = store.reopen()?;
-        let state = crate::serve::Recovered::read(reopened)?;
-        let mut inner = self.lock();
-        let now = self.clock.now();
-        let commands = inner.core.thaw(now, state.snapshot, &state.tail);
-        self.settle(&mut inner, commands, None);
-        Ok(())
-    }
-
-    async fn run_snapshots(self: Arc<Self>) {
-        loop {
-            self.snapshot_due.notified().await;
-            let this = Arc::clone(&self);
-            let done = self.waiting(move || {
-                if let Some(store) = this.store.get() {
-                    this.save_snapshot(&**store);
-                }
-            });
-            if let Err(error) = done.await {
-                tracing::error!(%error, "a snapshot broke off");
-            }
-        }
-    }
-
-    /// Old days go, soon after the start and then every so often.
-    async fn run_retention(self: Arc<Self>) {
-        let mut due = tokio::time::interval(RETAIN_EVERY);
-        loop {
-            due.tick().await;
-            let this = Arc::clone(&self);
-            let done = self.waiting(move || {
-                let Some(store) = this.store.get() else { return };
-                // What is deleted must be in a snapshot first.
-                this.save_snapshot(&**store);
-                let needed = this.lock().core.durable_state().oldest_needed();
-                match store.retain(this.clock.now().wall, needed) {
-                    Ok(retained) if retained.rows > 0 => {
-                        tracing::info!(rows = retained.rows, actions = retained.actions, "old days were deleted");
-                    }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "old days could not be deleted"),
-                }
-            });
-            if let Err(error) = done.await {
-                tracing::error!(%error, "deleting old days broke off");
-            }
-        }
-    }
-
-    /// Runs what waits for the journal.
-    async fn waiting<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-        if self.store.get().is_some_and(|store| !store.waits()) {
-            return Ok(f());
-        }
-        tokio::task::spawn_blocking(f).await
-    }
-
-    fn save_snapshot(&self, store: &dyn Journal) {
-        let state = self.lock().core.durable_state().to_snapshot();
-        let bytes = match serde_json::to_vec(&state) {
-            Ok(bytes) => bytes,
-            Err(error) => return tracing::error!(%error, "a snapshot could not be written out"),
-        };
-        if let Err(error) = store.save_snapshot(state.seq, bytes) {
-            tracing::warn!(%error, "no snapshot was saved; the next start replays more");
         }
     }
 
