@@ -177,4 +177,6 @@ pub struct TaskCancelled {
     pub task: String,
     /// Its actions that were waiting or on the wire.
     pub actions: u32,
+    /// Whether any action of it was ever seen, as far as the journal goes back; null where that could not be read.
+    pub known: Option<bool>,
 }

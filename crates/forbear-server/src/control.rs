@@ -14,6 +14,7 @@ mod story;
 mod token;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -22,7 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
 use forbear_api::control::{Ready, Scopes, TaskCancelled};
-use forbear_api::problem::Kind;
+use forbear_api::problem::{Kind, Problem};
 use forbear_core::ids::{ActionId, TaskId};
 use forbear_core::view::LiveView;
 use tokio::sync::Semaphore;
@@ -55,8 +56,10 @@ type Ask<T> = Arc<dyn Fn() -> T + Send + Sync>;
 /// The scope that a request with these header fields would have at a provider, if the provider is known.
 type ScopeOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<String> + Send + Sync>;
 
-/// Cancels a task, with the name of who does; gives back how many of its actions were waiting or on the wire.
-type CancelTask = Arc<dyn Fn(TaskId, &str) -> u32 + Send + Sync>;
+/// Ready when the journal has it, with how many actions were waiting or on the wire, or when it has not, with why.
+type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
+/// Cancels a task at once, with the name of who does.
+type CancelTask = Arc<dyn Fn(TaskId, &str) -> Cancelling + Send + Sync>;
 
 /// What the control API needs to know of the server.
 #[derive(Clone)]
@@ -123,13 +126,18 @@ async fn scopes(State(shared): State<Shared>) -> Json<Scopes> {
 }
 
 #[utoipa::path(delete, path = "/-/v1/tasks/{id}", params(("id" = String, Path, description = "The task's name")), responses(
-    (status = 200, body = TaskCancelled, description = "Its waiting actions end and will never wake; writes on the wire are followed to their end")))]
+    (status = 200, body = TaskCancelled, description = "Its waiting actions end and will never wake; writes on the wire are followed to their end"),
+    (status = 500, body = Problem, description = "So it is in this process, but the journal does not have it")))]
 async fn cancel_task(State(shared): State<Shared>, Path(task): Path<String>) -> Response {
     if task.is_empty() || task.len() > TASK_BYTES_MAX {
         return problem(Kind::BadQuery, &format!("a task's name has 1 to {TASK_BYTES_MAX} bytes"));
     }
-    let actions = (shared.control.cancel_task)(TaskId::new(&task), "control API");
-    Json(TaskCancelled { task, actions }).into_response()
+    let actions = match (shared.control.cancel_task)(TaskId::new(&task), "control API").await {
+        Ok(actions) => actions,
+        Err(why) => return problem(Kind::NotDurable, &format!("task {task} is cancelled in this process, but {why}")),
+    };
+    let known = if actions > 0 { Some(true) } else { reads::has_task(&shared, &task).await };
+    Json(TaskCancelled { task, actions, known }).into_response()
 }
 
 /// What a problem type means, as plain text.

@@ -5,6 +5,7 @@
 //! decisions. What a command asks for is done by its call after the lock was given back. It promises that nothing under the
 //! lock waits for disk or network.
 
+mod cancel;
 mod upkeep;
 
 use std::collections::BTreeMap;
@@ -15,18 +16,21 @@ use forbear_audit::seal::Sealed;
 use forbear_core::command::{Command, Commands, Dispatch};
 use forbear_core::coordinator::Coordinator;
 use forbear_core::event::{Event, Fact};
-use forbear_core::ids::{ActionId, AttemptNo, TaskId};
+use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, Input, Request, Settings};
 use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
 use forbear_store::{Batch, Progress};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::gateway::AnswerCopy;
 use crate::journal::Journal;
 use crate::mailbox::Mailbox;
+use cancel::Written;
+
+pub use cancel::Cancelled;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
 const SNAPSHOT_EVERY_EVENTS: u64 = 200_000;
@@ -43,6 +47,8 @@ pub struct Shard {
     timer: Notify,
     frozen: Notify,
     snapshot_due: Notify,
+    /// For whoever waits until something is on the disk.
+    written: watch::Sender<Written>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
@@ -91,6 +97,7 @@ impl Shard {
             timer: Notify::new(),
             frozen: Notify::new(),
             snapshot_due: Notify::new(),
+            written: watch::Sender::default(),
             tasks: Mutex::default(),
         })
     }
@@ -203,13 +210,6 @@ impl Shard {
         self.lock().calls.len()
     }
 
-    /// Cancels a task; gives back how many of its actions were in line or on the wire.
-    pub fn cancel_task(&self, task: TaskId, by: String) -> u32 {
-        let actions = self.lock().core.live_of_task(&task);
-        self.note(Input::CancelTask { task, by });
-        u32::try_from(actions).unwrap_or(u32::MAX)
-    }
-
     pub fn load_policy(&self, settings: Arc<Settings>, by: String) {
         self.note(Input::PolicyLoaded { settings, by });
     }
@@ -239,9 +239,12 @@ impl Shard {
                 let mut commands = inner.core.handle(now, Input::StoreFull(over_limit));
                 commands.extend(inner.core.handle(now, Input::Durable { seq }));
                 self.settle(&mut inner, commands, None);
+                drop(inner);
+                self.written.send_modify(|w| w.reached(seq));
             }
             Progress::Failed { error, .. } => {
                 tracing::error!(%error, "the journal cannot be written; no write is sent until it can");
+                self.written.send_modify(Written::failed);
                 self.note(Input::AppendFailed { why: error.to_string() });
                 self.frozen.notify_one();
             }
@@ -294,6 +297,7 @@ impl Shard {
         }
         let Err(error) = store.append(batch) else { return };
         tracing::error!(%error, "the journal takes nothing more; no write is sent until it does");
+        self.written.send_modify(Written::failed);
         let now = self.clock.now();
         for command in inner.core.handle(now, Input::AppendFailed { why: error.to_string() }) {
             inner.route(command, own, mine);

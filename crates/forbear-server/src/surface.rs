@@ -35,7 +35,13 @@ pub(crate) fn build(
         }),
         scopes: Arc::new(move || scopes_of(&scopes.scopes(SCOPES_MAX + 1), SCOPES_MAX)),
         live: Arc::new(move |action| live.live_action(action)),
-        cancel_task: Arc::new(move |task, by| cancel.cancel_task(task, by.to_owned())),
+        cancel_task: Arc::new(move |task, by| {
+            let cancelled = cancel.cancel_task(task, by.to_owned());
+            Box::pin(async move {
+                let actions = cancelled.actions;
+                cancelled.kept().await.map(|()| actions)
+            })
+        }),
         scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),
         names,
     })

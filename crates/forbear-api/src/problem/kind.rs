@@ -138,6 +138,9 @@ kinds! {
     StoreUnreadable "store_unreadable" 500 ["ask_a_person"] "The journal cannot be read"
         "The store's files could not be read. Nothing was changed."
         "Look at the server's log and at the page of the error code in the detail."
+    NotDurable "not_durable" 500 ["call_again"] "It was decided, but the journal does not have it"
+        "What was asked for holds in the running server. The journal could not be written, or not in time, so that it is not known to hold after the next start."
+        "Ask again once /-/ready says that new calls are taken; asking twice does no harm."
 }
 
 impl Kind {

@@ -69,6 +69,13 @@ pub(super) async fn own_action(State(shared): State<Shared>, Path(id): Path<Stri
     }
 }
 
+/// Whether any action of the task is on record; none where that cannot be read.
+pub(super) async fn has_task(shared: &Shared, task: &str) -> Option<bool> {
+    let filter = ActionFilter { task: Some(task.to_owned()), ..ActionFilter::default() };
+    let found = read(shared, move |reader| reader.actions(&filter, 1, None)).await;
+    found.ok().map(|page| !page.actions.is_empty())
+}
+
 fn owns(shared: &Shared, action: &ActionRow, headers: &HeaderMap) -> bool {
     (shared.control.scope_of)(&action.provider, headers).is_some_and(|scope| scope == action.scope)
 }

@@ -46,7 +46,12 @@ fn world(ready: Ready) -> World {
         }),
         cancel_task: Arc::new(move |task, by| {
             seen.lock().unwrap().push(format!("{task} by {by}"));
-            2
+            let done = match task.as_str() {
+                "not kept" => Err("the disk is full"),
+                "t2" | "t9" => Ok(0),
+                _ => Ok(2),
+            };
+            Box::pin(async move { done })
         }),
         scope_of: Arc::new(|provider, headers| {
             let credential = headers.get("x-api-key")?.to_str().ok()?;
@@ -250,10 +255,29 @@ async fn the_credential_that_made_an_action_may_see_it_and_no_other() {
 async fn a_task_is_cancelled_by_name() {
     let world = well();
     let cancelled = client(&world).await.cancel_task("trip/42 ü").await.unwrap();
-    assert_eq!(cancelled, TaskCancelled { task: "trip/42 ü".into(), actions: 2 });
+    assert_eq!(cancelled, TaskCancelled { task: "trip/42 ü".into(), actions: 2, known: Some(true) });
     assert_eq!(*world.cancelled.lock().unwrap(), ["trip/42 ü by control API"]);
     let error = client(&world).await.cancel_task(&"x".repeat(257)).await.unwrap_err();
     assert_eq!(error.code(), "FB5008");
+}
+
+#[tokio::test]
+async fn a_cancel_says_whether_the_task_was_ever_seen() {
+    let world = well();
+    let client = client(&world).await;
+    for (task, known) in [("t2", true), ("t9", false)] {
+        let cancelled = client.cancel_task(task).await.unwrap();
+        assert_eq!(cancelled, TaskCancelled { task: task.into(), actions: 0, known: Some(known) });
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_that_the_journal_does_not_have_is_no_success() {
+    let world = well();
+    let (status, _, body) =
+        ask(&world, "DELETE", "/-/v1/tasks/not%20kept", &[("authorization", &bearer(&world))]).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(body.contains("/-/problems/not_durable") && body.contains("the disk is full"), "{body}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use forbear_core::input::Input;
 use tokio::task::JoinError;
 
 use super::Shard;
+use super::cancel::Written;
 use crate::journal::Journal;
 use crate::serve::{Recovered, StartError};
 
@@ -90,6 +91,7 @@ impl Shard {
         let mut inner = self.lock();
         let now = self.clock.now();
         let commands = inner.core.thaw(now, state.snapshot, &state.tail);
+        self.written.send_modify(Written::thawed);
         self.settle(&mut inner, commands, None);
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 mod rig;
 
+mod cancelling;
 mod reads;
 mod repeats;
 mod writes;

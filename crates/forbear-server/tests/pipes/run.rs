@@ -173,11 +173,16 @@ fn people(world: &World, disk: &Arc<Disk>, running: &Running) {
         tokio::spawn(async move {
             // sleep: a moment of the plan, under a paused clock
             sleep(Duration::from_millis(at_ms)).await;
-            shard.cancel_task(TaskId::new(&format!("t{task}")), "person".into());
-            let mut state = world.lock();
-            let now_ms = state.now_ms();
-            state.books.cancelled_at_ms[task].get_or_insert(now_ms);
-            state.note(&format!("t{task} is cancelled"));
+            let cancelled = shard.cancel_task(TaskId::new(&format!("t{task}")), "person".into());
+            {
+                let mut state = world.lock();
+                let now_ms = state.now_ms();
+                state.books.cancelled_at_ms[task].get_or_insert(now_ms);
+                state.note(&format!("t{task} is cancelled"));
+            }
+            if cancelled.kept().await.is_ok() && !world.lock().books.cancels_kept[task] {
+                world.fail("cancels_are_kept", format!("t{task}: told before it is on the disk"));
+            }
         });
     }
     if fills {

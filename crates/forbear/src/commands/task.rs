@@ -11,6 +11,9 @@ pub(crate) async fn cancel(id: &str, server: &Server, output: Output) -> anyhow:
         output.document(&cancelled)?;
     } else {
         let what = match cancelled.actions {
+            0 if cancelled.known == Some(false) => {
+                "no call of it is on record, so look whether the name is right".to_owned()
+            }
             0 => "nothing of it was under way".to_owned(),
             1 => "1 call of it was under way".to_owned(),
             n => format!("{n} calls of it were under way"),

@@ -1,0 +1,82 @@
+//! Cancelling a task from aside. It holds in this process from the decision on; that it holds over a crash as well is
+//! promised only when the journal has it.
+
+use std::time::Duration;
+
+use forbear_core::ids::{Seq, TaskId};
+use forbear_core::input::Input;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Shard;
+
+/// How long somebody waits for the disk; then it is said that it has not taken it yet.
+const KEPT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How far the journal is. Numbers of events mean the same only between two failures: a thaw gives them anew.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Written {
+    durable: Seq,
+    failures: u64,
+    fails: bool,
+}
+
+impl Written {
+    pub(super) fn reached(&mut self, seq: Seq) {
+        self.durable = self.durable.max(seq);
+    }
+
+    pub(super) const fn failed(&mut self) {
+        self.failures += 1;
+        self.fails = true;
+    }
+
+    pub(super) const fn thawed(&mut self) {
+        self.fails = false;
+    }
+}
+
+/// A task that is cancelled in this process.
+#[derive(Debug)]
+pub struct Cancelled {
+    /// Its actions that were in line or on the wire.
+    pub actions: u32,
+    /// The last event of it; none where the journal took nothing.
+    last: Option<Seq>,
+    failures: u64,
+    written: watch::Receiver<Written>,
+}
+
+impl Cancelled {
+    /// Waits until the journal has it.
+    ///
+    /// # Errors
+    /// Why it is not known to have it.
+    pub async fn kept(mut self) -> Result<(), &'static str> {
+        const FAILED: &str = "the journal cannot be written";
+        let Some(last) = self.last else { return Err(FAILED) };
+        let known = self.written.wait_for(|w| w.failures != self.failures || w.durable >= last);
+        match timeout(KEPT_WITHIN, known).await {
+            Ok(Ok(written)) if written.failures == self.failures => Ok(()),
+            Ok(_) => Err(FAILED),
+            Err(_) => Err("the disk has not taken it yet"),
+        }
+    }
+}
+
+impl Shard {
+    pub fn cancel_task(&self, task: TaskId, by: String) -> Cancelled {
+        let mut inner = self.lock();
+        let actions = inner.core.live_of_task(&task);
+        let before = *self.written.borrow();
+        let commands = inner.core.handle(self.clock.now(), Input::CancelTask { task, by });
+        let last = (!before.fails).then(|| inner.core.last_seq());
+        self.settle(&mut inner, commands, None);
+        Cancelled {
+            actions: u32::try_from(actions).unwrap_or(u32::MAX),
+            last,
+            failures: before.failures,
+            written: self.written.subscribe(),
+        }
+    }
+}
