@@ -17,6 +17,7 @@ use super::http1::Http1;
 use super::http2::{Pump, StreamSlot};
 use super::incoming::Shared;
 use super::pool::Place;
+use super::told::Receipt;
 
 /// How a body ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,15 @@ pub struct AnswerBody {
     bytes: u64,
     watcher: Option<Watcher>,
     /// Who tells the watcher of a whole body's end, once its bytes have left.
-    teller: Option<Arc<Shared>>,
+    teller: Option<Teller>,
+}
+
+#[derive(Debug)]
+pub(super) enum Teller {
+    /// The next flush of an HTTP/1 connection.
+    Flush(Arc<Shared>),
+    /// The last holder of an HTTP/2 answer's receipt.
+    Receipt(Arc<Receipt>),
 }
 
 enum Source {
@@ -119,8 +128,8 @@ impl AnswerBody {
         self.watcher = Some(watcher);
     }
 
-    pub(super) fn told_by(&mut self, shared: Arc<Shared>) {
-        self.teller = Some(shared);
+    pub(super) fn told_by(&mut self, teller: Teller) {
+        self.teller = Some(teller);
         if matches!(self.source, Source::Ended) {
             self.tell(&BodyEnd::Complete);
         }
@@ -128,6 +137,7 @@ impl AnswerBody {
 
     /// Nobody but the watcher hears what is still to come.
     pub fn reader_left(&mut self) {
+        self.teller = None;
         if let Some(watcher) = &mut self.watcher {
             watcher(BodyEvent::ReaderLeft);
         }
@@ -149,7 +159,8 @@ impl AnswerBody {
         let (end, bytes) = (end.clone(), self.bytes);
         let tell = move || watcher(BodyEvent::Ended { end: &end, bytes });
         match self.teller.take().filter(|_| is_whole) {
-            Some(shared) => shared.ends.after_flush(Box::new(tell)),
+            Some(Teller::Flush(shared)) => shared.ends.after_flush(Box::new(tell)),
+            Some(Teller::Receipt(receipt)) => receipt.after(Box::new(tell)),
             None => {
                 let mut tell = tell;
                 tell();

@@ -107,6 +107,10 @@ impl Shared {
 /// How many times the time for a head an agent may take nothing of what it is sent.
 const UNREAD_HEAD_TIMES: u32 = 10;
 
+pub(super) fn unread_max(head_timeout: Duration) -> Duration {
+    head_timeout * UNREAD_HEAD_TIMES
+}
+
 pub(super) struct AgentIo {
     stream: Socket,
     /// How long an agent may take nothing of what it is sent: who holds its answer open for ever holds a slot.
@@ -141,18 +145,21 @@ impl AgentIo {
             broken: None,
             linger: None,
         };
-        let unread_max = head_timeout * UNREAD_HEAD_TIMES;
+        let unread_max = unread_max(head_timeout);
         Self { stream, unread_max, unread_deadline: None, passed: Bytes::new(), watch: Some(watch), shared }
     }
 
     /// A socket whose framing is not ours to watch.
     pub(super) fn plain(stream: Socket, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
-        let unread_max = head_timeout * UNREAD_HEAD_TIMES;
+        let unread_max = unread_max(head_timeout);
         Self { stream, unread_max, unread_deadline: None, passed: read.into(), watch: None, shared }
     }
 
     /// What became of a write, unless the agent has taken nothing for too long.
     fn taken(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if self.watch.is_none() {
+            self.shared.ends.written();
+        }
         if written.is_ready() {
             self.unread_deadline = None;
             return written;
@@ -298,7 +305,11 @@ impl AsyncWrite for AgentIo {
             }
         }
         ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
-        this.shared.ends.flushed();
+        if this.watch.is_some() {
+            this.shared.ends.flushed();
+        } else {
+            this.shared.ends.all_flushed();
+        }
         Poll::Ready(Ok(()))
     }
 

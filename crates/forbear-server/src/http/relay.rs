@@ -20,10 +20,11 @@ use tokio::time::{Instant, Sleep, timeout_at};
 
 use forbear_core::command::Command;
 
-use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Watcher};
+use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Teller, Watcher};
 use super::guard::Refusal;
 use super::headers;
 use super::incoming::{InCall, Shared};
+use super::told::Receipt;
 use crate::mailbox::Mailbox;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
@@ -42,6 +43,8 @@ pub struct AgentBody {
     keeper: Keeper,
     /// The agent's connection is watched until this is dropped.
     in_call: Option<InCall>,
+    /// Over HTTP/2, for a write: held by its pieces, and by itself until all of it is queued.
+    receipt: Option<Arc<Receipt>>,
 }
 
 /// Who else than its reader ends an answer's body.
@@ -87,15 +90,35 @@ impl AgentBody {
         body
     }
 
-    /// The same body, whose end, if it is followed, is told only after its last byte has left.
+    /// The same body, whose end, if it is followed, is told only after its last byte has left over HTTP/1.
     #[must_use]
     pub(super) fn told_by(mut self, shared: Arc<Shared>) -> Self {
-        if matches!(self.keeper, Keeper::Follow)
-            && let Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } = &mut self.inner
-        {
-            body.told_by(shared);
+        if let Some(body) = self.followed_answer() {
+            body.told_by(Teller::Flush(shared));
         }
         self
+    }
+
+    /// As [`AgentBody::told_by`], over HTTP/2.
+    #[must_use]
+    pub(super) fn told_by_receipt(mut self, shared: &Arc<Shared>) -> Self {
+        if let Some(body) = self.followed_answer() {
+            let receipt = Receipt::new(Arc::clone(shared));
+            body.told_by(Teller::Receipt(Arc::clone(&receipt)));
+            self.receipt = Some(receipt);
+        }
+        self
+    }
+
+    fn followed_answer(&mut self) -> Option<&mut AnswerBody> {
+        match &mut self.inner {
+            Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. }
+                if matches!(self.keeper, Keeper::Follow) =>
+            {
+                Some(body)
+            }
+            _ => None,
+        }
     }
 
     /// The same body, cut when the mailbox brings word that the attempt is cancelled.
@@ -132,7 +155,7 @@ impl AgentBody {
 
 impl From<Inner> for AgentBody {
     fn from(inner: Inner) -> Self {
-        Self { inner, cut: None, keeper: Keeper::None, in_call: None }
+        Self { inner, cut: None, keeper: Keeper::None, in_call: None, receipt: None }
     }
 }
 
@@ -268,7 +291,14 @@ impl Body for AgentBody {
             Some(kept_back) => kept_back,
             None => match ready!(this.inner.poll_frame(cx)) {
                 Some(Err(cut)) => this.cut.insert((cut, Box::pin(tokio::time::sleep(CUT_GRACE)))),
-                other => return Poll::Ready(other),
+                Some(Ok(frame)) => {
+                    let frame = match &this.receipt {
+                        Some(receipt) => frame.map_data(|data| receipt.piece(data)),
+                        None => frame,
+                    };
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                None => return Poll::Ready(None),
             },
         };
         ready!(grace.as_mut().poll(cx));

@@ -22,11 +22,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use super::guard;
-use super::incoming::{AgentIo, Shared};
+use super::incoming::{self, AgentIo, Shared};
 use super::inward::Inward;
 use super::relay::{self, AgentBody};
 use super::room::{Room, SAYS_WITHIN, Ticket};
 use super::socket::{Listener, Socket};
+use super::told::Telling;
 
 /// Agents' connections at once, unless said otherwise.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -172,11 +173,13 @@ async fn connection<H, F>(
     let head_timeout = if entered.is_own { SAYS_WITHIN.min(options.head_timeout) } else { options.head_timeout };
     let shared = Shared::new();
     if is_http2 {
+        let teller = Arc::clone(&shared);
         let service = service_fn(move |request: Request<Incoming>| {
             let call = (request.headers().len() <= guard::HEADERS_MAX).then(|| handle(request, peer));
+            let teller = Arc::clone(&teller);
             async move {
                 Ok::<_, Infallible>(match call {
-                    Some(call) => call.await,
+                    Some(call) => call.await.map(|body| body.told_by_receipt(&teller)),
                     None => relay::refusal(guard::TOO_MANY_HEADERS),
                 })
             }
@@ -189,7 +192,9 @@ async fn connection<H, F>(
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .serve_connection(io, service);
-        drive(pin!(connection), |c| c.graceful_shutdown(), phases, &shared, None).await;
+        let (connection, untold_max) = (pin!(connection), incoming::unread_max(head_timeout));
+        let telling = Telling { connection, shared: Arc::clone(&shared), untold_max };
+        drive(pin!(telling), |t| t.get_mut().connection.as_mut().graceful_shutdown(), phases, &shared, None).await;
     } else {
         let refusals = Arc::clone(&shared);
         let requests = AtomicU64::new(0);

@@ -2,9 +2,24 @@
 //!
 //! A write that is on record as done is one whose agent knows it: were the end told when the last piece was handed to
 //! hyper, a kill just then would leave it so, and the agent without its answer. It would ask again, and act twice.
+//!
+//! Over HTTP/2 a piece may wait in h2 for the agent's window. Each piece of a write's answer holds its [`Receipt`], and so
+//! does the body, which hyper keeps until the frame that ends the answer is queued. Once nobody holds it, the end is told
+//! after a poll of the connection that began later and left nothing unflushed. What this cannot tell apart: an agent that
+//! resets its stream or connection after the whole answer was taken over counts as told, though it may not have read it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
+
+use super::incoming::Shared;
 
 type End = Box<dyn FnOnce() + Send>;
 
@@ -12,12 +27,85 @@ type End = Box<dyn FnOnce() + Send>;
 pub(super) struct Ends {
     waiting: Mutex<Waiting>,
     any: AtomicBool,
+    any_held: AtomicBool,
+    /// Over HTTP/2: nothing was written since the last flush.
+    is_flushed: AtomicBool,
+    /// The one that polls an HTTP/2 connection.
+    poller: AtomicWaker,
 }
 
 #[derive(Default)]
 struct Waiting {
     ends: Vec<End>,
+    held: Vec<Held>,
     is_over: bool,
+}
+
+/// An end over HTTP/2, told once its receipt is gone.
+struct Held {
+    end: End,
+    receipt: Weak<Receipt>,
+    since: Instant,
+}
+
+/// Held by whatever stands between an answer and the wire.
+#[derive(Debug)]
+pub(super) struct Receipt(Arc<Shared>);
+
+struct Piece {
+    bytes: Bytes,
+    _receipt: Arc<Receipt>,
+}
+
+impl Receipt {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self(shared))
+    }
+
+    /// The same bytes, which hold this until they are dropped.
+    pub(super) fn piece(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Piece { bytes, _receipt: Arc::clone(self) })
+    }
+
+    /// Told once this is held by nobody, and what it was held for has left.
+    pub(super) fn after(self: &Arc<Self>, end: End) {
+        self.0.ends.hold(end, Arc::downgrade(self));
+    }
+}
+
+impl Drop for Receipt {
+    /// It may be h2 that lets go of the last piece, with its lock held: the end is told elsewhere.
+    fn drop(&mut self) {
+        self.0.ends.poller.wake();
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// An HTTP/2 connection that tells ends between its polls.
+pub(super) struct Telling<'c, C> {
+    pub(super) connection: Pin<&'c mut C>,
+    pub(super) shared: Arc<Shared>,
+    /// Whose end nobody takes for so long is told all the same: who does not read its answer holds a slot.
+    pub(super) untold_max: Duration,
+}
+
+impl<C: Future> Future for Telling<'_, C> {
+    type Output = C::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        let this = &mut *self;
+        let ends = &this.shared.ends;
+        ends.poller.register(cx.waker());
+        let due = ends.due(this.untold_max);
+        let polled = this.connection.as_mut().poll(cx);
+        ends.polled(due);
+        polled
+    }
 }
 
 impl Ends {
@@ -40,13 +128,55 @@ impl Ends {
         }
     }
 
+    fn hold(&self, end: End, receipt: Weak<Receipt>) {
+        let mut waiting = self.lock();
+        if waiting.is_over {
+            drop(waiting);
+            return end();
+        }
+        waiting.held.push(Held { end, receipt, since: Instant::now() });
+        self.any_held.store(true, Ordering::Release);
+    }
+
+    /// Something was given to the socket, or was to be.
+    pub(super) fn written(&self) {
+        self.is_flushed.store(false, Ordering::Relaxed);
+    }
+
+    /// All that was given to an HTTP/2 connection's socket is the kernel's.
+    pub(super) fn all_flushed(&self) {
+        self.is_flushed.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends whose answers were all queued before now.
+    fn due(&self, untold_max: Duration) -> Vec<Held> {
+        if !self.any_held.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut waiting = self.lock();
+        let is_due = |held: &mut Held| held.receipt.strong_count() == 0 || held.since.elapsed() >= untold_max;
+        let due = waiting.held.extract_if(.., is_due).collect();
+        self.any_held.store(!waiting.held.is_empty(), Ordering::Release);
+        due
+    }
+
+    /// A poll that began after them is over.
+    fn polled(&self, due: Vec<Held>) {
+        if self.is_flushed.load(Ordering::Relaxed) {
+            due.into_iter().for_each(|held| (held.end)());
+        } else if !due.is_empty() {
+            self.lock().held.extend(due);
+            self.any_held.store(true, Ordering::Release);
+        }
+    }
+
     /// The connection is over: slots come back, whatever was told.
     pub(super) fn over(&self) {
         let mut waiting = self.lock();
         waiting.is_over = true;
-        let ends = std::mem::take(&mut waiting.ends);
+        let (ends, held) = (std::mem::take(&mut waiting.ends), std::mem::take(&mut waiting.held));
         drop(waiting);
-        ends.into_iter().for_each(|end| end());
+        ends.into_iter().chain(held.into_iter().map(|held| held.end)).for_each(|end| end());
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -66,6 +196,53 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::*;
+
+    /// A connection over HTTP/2 whose polls change nothing.
+    fn poll_once(shared: &Arc<Shared>) {
+        let mut connection = std::pin::pin!(std::future::pending::<()>());
+        let untold_max = Duration::from_secs(150);
+        let mut telling = Telling { connection: connection.as_mut(), shared: Arc::clone(shared), untold_max };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut telling).poll(&mut cx).is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn over_http_2_an_end_waits_for_the_last_piece_and_for_a_flush_but_not_for_ever() {
+        let (shared, told) = (Shared::new(), Arc::new(AtomicU32::new(0)));
+        let many = || told.load(Ordering::Relaxed);
+        let answer = || {
+            let (receipt, told) = (Receipt::new(Arc::clone(&shared)), Arc::clone(&told));
+            let piece = receipt.piece(Bytes::from_static(b"ok"));
+            receipt.after(Box::new(move || {
+                told.fetch_add(1, Ordering::Relaxed);
+            }));
+            piece
+        };
+        let piece = answer();
+        shared.ends.all_flushed();
+        poll_once(&shared);
+        assert_eq!(many(), 0, "h2 still has its piece");
+        drop(piece);
+        shared.ends.written();
+        poll_once(&shared);
+        assert_eq!(many(), 0, "the socket has not taken it");
+        shared.ends.all_flushed();
+        poll_once(&shared);
+        poll_once(&shared);
+        assert_eq!(many(), 1);
+        let _unread = answer();
+        tokio::time::advance(Duration::from_secs(149)).await;
+        poll_once(&shared);
+        assert_eq!(many(), 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        poll_once(&shared);
+        assert_eq!(many(), 2, "who reads nothing holds no slot for ever");
+        let _unsent = answer();
+        shared.ends.over();
+        assert_eq!(many(), 3);
+        drop(answer());
+        assert_eq!(many(), 4);
+    }
 
     #[test]
     fn an_end_is_told_once_with_the_flush_or_when_all_is_over() {

@@ -5,6 +5,7 @@
 mod rig;
 
 mod cancelling;
+mod http2;
 mod reads;
 mod repeats;
 mod writes;

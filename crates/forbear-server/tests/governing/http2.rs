@@ -1,0 +1,120 @@
+//! Over HTTP/2 a write's end is on record once its answer has left for the agent, and not before.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{Builder, SendRequest};
+use http::{Request, Response};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::rig::Rig;
+
+/// Shorter than the time between two pings, with which everything is looked at anew.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const DONE: &str = "
+routes:
+  - match: 'POST /charges'
+    then: [{effect: {name: charge}, body: {ok: true}}]
+  - match: 'POST /long'
+    then: [{effect: {name: charge}, bytes: 300000, chunk_bytes: 10000}]
+  - match: 'POST /chunks'
+    then: [{effect: {name: charge}, bytes: 3000, framing: chunked}]
+  - match: 'DELETE /x'
+    then: [{effect: {name: charge}, status: 204}]
+";
+
+struct Agent {
+    sender: SendRequest<Bytes>,
+    pings: h2::PingPong,
+}
+
+impl Agent {
+    /// One that takes so many bytes of an answer's body.
+    async fn new(rig: &Rig, window: u32) -> Self {
+        let socket = TcpStream::connect(rig.running.addr()).await.unwrap();
+        let mut builder = Builder::new();
+        builder.initial_window_size(window);
+        let (sender, mut connection) = builder.handshake(socket).await.unwrap();
+        let pings = connection.ping_pong().unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        Self { sender, pings }
+    }
+
+    async fn call(&mut self, method: &str, path: &str) -> Response<RecvStream> {
+        let request = Request::builder().method(method).uri(format!("http://forbear{path}"));
+        let (response, _) = self.sender.send_request(request.body(()).unwrap(), true).unwrap();
+        timeout(PATIENCE, response).await.expect("a head within patience").unwrap()
+    }
+
+    /// Whatever the server had to write when this was asked, it wrote, and flushed.
+    async fn rounds(&mut self) {
+        for _ in 0..50 {
+            timeout(PATIENCE, self.pings.ping(h2::Ping::opaque())).await.expect("an answer").unwrap();
+        }
+    }
+}
+
+async fn read(response: Response<RecvStream>) -> usize {
+    let (mut body, mut bytes) = (response.into_body(), 0);
+    while let Some(data) = timeout(PATIENCE, body.data()).await.expect("data within patience") {
+        let data = data.unwrap();
+        bytes += data.len();
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+    bytes
+}
+
+async fn ended(rig: &Rig) {
+    let shard = rig.running.shard();
+    let over = async {
+        while shard.live_actions() > 0 {
+            // sleep: the condition is another task's, with no one to tell of it
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, over).await.expect("its end is told");
+}
+
+#[tokio::test]
+async fn what_the_agent_has_no_window_for_is_not_told_to_it() {
+    let rig = Rig::new(DONE, "").await;
+    for path in ["/p/charges", "/p/long", "/p/chunks"] {
+        let mut agent = Agent::new(&rig, 0).await;
+        let response = agent.call("POST", path).await;
+        agent.rounds().await;
+        assert_eq!(rig.running.shard().live_actions(), 1, "{path}: its end is told, and no byte of it has left");
+        // The agent goes: its place comes back.
+        drop((response, agent));
+        ended(&rig).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_taken_is_told() {
+    let rig = Rig::new(DONE, "").await;
+    let mut agent = Agent::new(&rig, 20_000).await;
+    let calls =
+        [("POST", "/p/charges", 11), ("POST", "/p/long", 300_000), ("POST", "/p/chunks", 3_000), ("DELETE", "/p/x", 0)];
+    for (method, path, bytes) in calls {
+        let response = agent.call(method, path).await;
+        assert_eq!(read(response).await, bytes, "{path}");
+        ended(&rig).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_reset_gives_its_place_back() {
+    let rig = Rig::new(DONE, "").await;
+    let mut agent = Agent::new(&rig, 0).await;
+    let first = agent.call("POST", "/p/charges").await;
+    agent.rounds().await;
+    drop(first);
+    ended(&rig).await;
+    // The connection is still whole.
+    let response = agent.call("DELETE", "/p/x").await;
+    assert_eq!((response.status().as_u16(), read(response).await), (204, 0));
+    ended(&rig).await;
+}
