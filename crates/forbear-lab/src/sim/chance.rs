@@ -40,6 +40,11 @@ pub(super) enum Site {
     Start,
     Takeover,
     Cancel,
+    /// Whether refusals' bodies are slow in this schedule, and by call and attempt whether one is.
+    SlowRefusals,
+    Refusal,
+    /// By process.
+    Drain,
 }
 
 /// One decision of chance, and whom it is about.

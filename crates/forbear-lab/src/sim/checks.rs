@@ -57,6 +57,20 @@ impl World<'_> {
         if let Some(what) = nodes.filter_map(|n| n.core.inconsistency()).next() {
             self.fail("core_agrees_with_itself", |_| what);
         }
+        self.check_drained();
+    }
+
+    /// Once a drain is over nobody waits for an answer's head.
+    fn check_drained(&mut self) {
+        let drained = self.owner.iter().chain(&self.old).filter(|n| n.is_drained);
+        let untold = drained.flat_map(|n| self.calls.iter().filter(|c| c.home == n.number).map(move |c| (n, c)));
+        let untold =
+            untold.filter_map(|(n, c)| Some((c.request.action, n.core.live_view(self.now, c.request.action)?)));
+        let found =
+            untold.filter(|(_, view)| view.stage != "relaying").map(|(action, view)| (action, view.stage)).next();
+        if let Some((action, stage)) = found {
+            self.fail("a_drain_ends", |_| format!("a{} is {stage} when the drain is over", action.0));
+        }
     }
 
     /// As a core gives a command, before anybody runs it. What is `withdrawn` in the same breath was given before that, and
@@ -286,9 +300,16 @@ impl World<'_> {
         let settled = is_success(Some(head)) || c.before_work || matches!(c.kind, Kind::Rejected | Kind::Conflict);
         call.unknown |= !settled;
         let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
-        let until = now.mono.plus_ms(wait_ms);
-        call.not_before = until;
-        let scope = self.intents[call.intent].scope;
+        call.not_before = now.mono.plus_ms(wait_ms);
+        self.learn_scope(by, action, head);
+    }
+
+    /// What a head says of the scope holds for everybody, as soon as it was read.
+    pub(super) fn learn_scope(&mut self, by: u32, action: ActionId, head: &HeadSeen) {
+        let c = &head.classification;
+        let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
+        let until = self.now.mono.plus_ms(wait_ms);
+        let Some(scope) = self.calls.get(action).map(|call| self.intents[call.intent].scope) else { return };
         if matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable | Kind::Success)
             && let Some(node) = self.node_mut(by)
         {

@@ -153,6 +153,41 @@ impl World<'_> {
         evidence: Evidence,
         answer: Option<Box<HeadSeen>>,
     ) {
+        match answer.as_ref().and_then(|head| self.heeds_refusal(by, action, attempt, head)) {
+            Some(in_ms) => self.later(in_ms, Happening::Heard { by, action, attempt, evidence, answer }),
+            None => self.heard(by, action, attempt, evidence, answer),
+        }
+    }
+
+    /// A refusal whose body is slow: what its head says is told at once, and the result so much later.
+    fn heeds_refusal(&mut self, by: u32, action: ActionId, attempt: AttemptNo, head: &HeadSeen) -> Option<u64> {
+        let call = self.calls.get(action).filter(|c| !c.dead && c.attempt == attempt.0)?;
+        let scope = call.request.scope.clone();
+        if is_success(Some(head)) || self.node(by).is_none() {
+            return None;
+        }
+        let mut rng = self.chance.at(Site::Refusal, number(action), u64::from(attempt.0));
+        if !rng.permille(self.plan.slow_refusals_permille) {
+            return None;
+        }
+        let in_ms = rng.pick(&[300, 2_000]);
+        self.cover(Seen::RefusalAhead);
+        self.note(|w| format!("{}head of a{}#{}: {}, and no body yet", w.tag(by), action.0, attempt.0, head.status));
+        self.learn_scope(by, action, head);
+        let head = Box::new(self.dated(head.clone()));
+        self.tell(by, Input::Refused { action, attempt, scope, head });
+        Some(in_ms)
+    }
+
+    /// An answer is there to its end.
+    pub(super) fn heard(
+        &mut self,
+        by: u32,
+        action: ActionId,
+        attempt: AttemptNo,
+        evidence: Evidence,
+        answer: Option<Box<HeadSeen>>,
+    ) {
         if self.node(by).is_none() {
             return;
         }
@@ -193,13 +228,7 @@ impl World<'_> {
         evidence: Evidence,
         answer: Option<Box<HeadSeen>>,
     ) {
-        let now = self.now;
-        let answer = answer.map(|mut head| {
-            if let Some(boundary) = &mut head.classification.boundary {
-                boundary.until = now.wall.plus_ms(boundary.wait_ms);
-            }
-            *head
-        });
+        let answer = answer.map(|head| self.dated(*head));
         self.note(|w| {
             let said = answer.as_ref().map_or_else(|| format!("{evidence:?}"), |a| a.status.to_string());
             let wait = answer.as_ref().and_then(|a| a.classification.boundary.as_ref()).map(|b| b.wait_ms);
@@ -208,6 +237,14 @@ impl World<'_> {
         self.learn_head(by, action, evidence, answer.as_ref());
         let report = Box::new(Report { evidence, answer, transport: None });
         self.tell(by, Input::Result { action, attempt, report });
+    }
+
+    /// The instant that a wait from now on comes to.
+    fn dated(&self, mut head: HeadSeen) -> HeadSeen {
+        if let Some(boundary) = &mut head.classification.boundary {
+            boundary.until = self.now.wall.plus_ms(boundary.wait_ms);
+        }
+        head
     }
 
     /// The agent hears the provider's answer; its body ends some time.

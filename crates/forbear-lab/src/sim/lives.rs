@@ -2,6 +2,7 @@
 //! first goes on.
 
 use forbear_core::Coordinator;
+use forbear_core::input::Input;
 
 use super::chance::Site;
 use super::coverage::Seen;
@@ -61,6 +62,29 @@ impl World<'_> {
         self.tally.lossy = true;
         self.later(rng.pick(&[1_000, 0, 20_000, 100_000]), Happening::OldEnds);
         self.starts();
+    }
+
+    pub(super) fn drains(&mut self) {
+        let Some(by) = self.owner.as_ref().map(|n| n.number) else { return };
+        self.cover(Seen::Drain);
+        self.note(|_| "drain".to_owned());
+        self.tell(by, Input::Drain);
+        let in_ms = self.chance.at(Site::Drain, u64::from(by), 0).pick(&[29_000, 7_000, 100, 0]);
+        self.later(in_ms, Happening::DrainOver { by });
+    }
+
+    /// The patience with what is on the wire is over.
+    pub(super) fn drain_over(&mut self, by: u32) {
+        let Some(node) = self.node(by) else { return };
+        let live = node.core.live_actions();
+        self.cover(Seen::DrainOver);
+        self.note(|_| "the drain is over".to_owned());
+        self.tell(by, Input::DrainOver);
+        let Some(node) = self.node_mut(by) else { return };
+        node.is_drained = true;
+        if node.core.live_actions() < live {
+            self.cover(Seen::DrainCut);
+        }
     }
 
     pub(super) fn old_ends(&mut self) {

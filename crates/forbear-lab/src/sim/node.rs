@@ -16,6 +16,8 @@ pub(super) struct Node {
     pub(super) disk: Disk,
     /// Another process owns the journal since it was so long.
     pub(super) fenced_at: Option<usize>,
+    /// Its drain is over.
+    pub(super) is_drained: bool,
 }
 
 #[derive(Default)]
@@ -32,6 +34,6 @@ impl Node {
     /// It starts from a journal of so many events.
     pub(super) fn new(number: u32, core: Coordinator, ledger: Ledger, appended: usize) -> Self {
         let disk = Disk { appended: appended as u64, ..Disk::default() };
-        Self { number, core, ledger, disk, fenced_at: None }
+        Self { number, core, ledger, disk, fenced_at: None, is_drained: false }
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Plan {
     /// A call is made a second time while the first is open, so often in a thousand.
     pub(super) again_permille: u64,
     pub(super) snapshots_permille: u64,
+    /// The body of a refusal is slow, so often in a thousand: its head is told before.
+    pub(super) slow_refusals_permille: u64,
 }
 
 /// The weights of a provider's moods, in the order of [`super::provider::Fate`].
@@ -76,7 +78,8 @@ impl Schedule {
         let mut chance = Chance::new(seed, BTreeSet::new(), false);
         let mut rng = chance.at(Site::Plan, 0, 0);
         let kind = Kind { rough: rng.permille(500), crowded: rng.permille(200) };
-        let plan = Plan::draw(&mut rng, kind);
+        let mut plan = Plan::draw(&mut rng, kind);
+        plan.slow_refusals_permille = chance.at(Site::SlowRefusals, 0, 0).pick(&[0, 0, 0, 300]);
         let mut rng = chance.at(Site::Intents, 0, 0);
         let intents = intents::draw(&mut rng, plan.retention_seconds, kind.crowded);
         let mut atoms: Vec<Atom> = (0..intents.len())
@@ -128,6 +131,7 @@ impl Plan {
             leaves_permille: if kind.crowded { 300 } else { rng.pick(&[0, 50, 300]) },
             again_permille: if kind.crowded { 500 } else { rng.pick(&[0, 0, 100, 400]) },
             snapshots_permille: rng.pick(&[0, 10, 100]),
+            slow_refusals_permille: 0,
         }
     }
 }

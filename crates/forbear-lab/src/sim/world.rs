@@ -43,6 +43,7 @@ pub(super) enum Happening {
     FirstByte { by: u32, dispatch: Dispatch },
     Commits { action: ActionId, key: Option<u128> },
     Head { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
+    Heard { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
     HeardTwice { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
     Ends { by: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd },
     Flushed { by: u32, up_to: usize },
@@ -51,6 +52,7 @@ pub(super) enum Happening {
     Thaws { by: u32 },
     Starts,
     OldEnds,
+    DrainOver { by: u32 },
 }
 
 pub(super) struct World<'f> {
@@ -175,6 +177,9 @@ impl<'f> World<'f> {
             Happening::Head { by, action, attempt, evidence, answer } => {
                 self.head(by, action, attempt, evidence, answer);
             }
+            Happening::Heard { by, action, attempt, evidence, answer } => {
+                self.heard(by, action, attempt, evidence, answer);
+            }
             Happening::HeardTwice { by, action, attempt, evidence, answer } => {
                 self.heard_twice(by, action, attempt, evidence, answer);
             }
@@ -185,6 +190,7 @@ impl<'f> World<'f> {
             Happening::Thaws { by } => self.thaws(by),
             Happening::Starts => self.starts(),
             Happening::OldEnds => self.old_ends(),
+            Happening::DrainOver { by } => self.drain_over(by),
         }
     }
 
@@ -214,13 +220,7 @@ impl<'f> World<'f> {
                 self.tell_all(|| Input::StoreFull(full));
             }
             Foreseen::LoadsPolicy { number } => self.loads_policy(number),
-            Foreseen::Drains => {
-                self.cover(Seen::Drain);
-                self.note(|_| "drain".to_owned());
-                if let Some(by) = self.owner.as_ref().map(|n| n.number) {
-                    self.tell(by, Input::Drain);
-                }
-            }
+            Foreseen::Drains => self.drains(),
         }
     }
 
