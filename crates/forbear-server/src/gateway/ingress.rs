@@ -20,6 +20,7 @@ use forbear_core::traceparent;
 use http::header::EXPECT;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use hyper::body::Incoming;
+use jiff::fmt::temporal::Pieces;
 use zeroize::Zeroizing;
 
 use super::Gateway;
@@ -189,6 +190,11 @@ fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Res
     }
     let class = gateway.table.compiled.class_of(matched, asked);
     let class = class.and_then(|c| gateway.table.class(&c.name));
+    if let (Some(asked), Some(class)) = (asked, class)
+        && class.name.as_str() != asked
+    {
+        tracing::debug!(asked, used = %class.name, "the route's class is stricter than the one asked for");
+    }
     class
         .cloned()
         .ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
@@ -209,21 +215,28 @@ pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Opti
     gateway.table.provider(provider).map(|provider| scope_of(gateway, provider, fields))
 }
 
-/// RFC 3339, or a duration from now; within what the class allows.
+/// What the agent asks for, within what the class allows.
 fn deadline(fields: &HeaderMap, now: Now, class_seconds: u64) -> Result<Wall, Refusal> {
     let most = now.wall.plus_ms(class_seconds.saturating_mul(1_000));
     let Some(text) = field(fields, &FORBEAR_DEADLINE)? else { return Ok(most) };
-    let asked = if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        Wall(at.as_millisecond())
-    } else if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
-        now.wall.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(0))
-    } else {
-        return Err(bad_field(
-            "forbear-deadline",
-            "write an RFC 3339 instant or a duration such as `90s`, `5m` or `PT90S`",
-        ));
-    };
+    let asked = instant(text, now.wall).ok_or_else(|| {
+        bad_field("forbear-deadline", "write an RFC 3339 instant or a duration such as `90s`, `5m` or `PT90S`")
+    })?;
     Ok(asked.min(most))
+}
+
+/// RFC 3339, or a duration from now.
+fn instant(text: &str, now: Wall) -> Option<Wall> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Some(Wall(at.as_millisecond()));
+    }
+    if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
+        return Some(now.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(0)));
+    }
+    // The last days of RFC 3339, which mean `never`, are beyond what a timestamp holds.
+    let pieces = Pieces::parse(text).ok()?;
+    let is_instant = pieces.time().is_some() && pieces.offset().is_some();
+    (is_instant && pieces.date().year() == 9999).then_some(Wall(i64::MAX))
 }
 
 struct Asked<'a> {
@@ -305,4 +318,39 @@ fn long_field<'h>(fields: &'h HeaderMap, name: &HeaderName, bytes_max: usize) ->
 
 fn bad_field(name: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::new(Kind::BadForbearHeader, format!("the field {name} cannot be read: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_an_instant_or_a_duration_and_never_may_be_asked_for() {
+        let now = Wall(1_000);
+        for (text, at) in [
+            ("1970-01-01T00:00:05Z", Some(Wall(5_000))),
+            ("1970-01-01T01:00:05+01:00", Some(Wall(5_000))),
+            ("90s", Some(Wall(91_000))),
+            ("PT90S", Some(Wall(91_000))),
+            ("-90s", Some(now)),
+            ("9999-12-31T00:00:00Z", Some(Wall(i64::MAX))),
+            ("9999-12-31T23:59:59.999-12:00", Some(Wall(i64::MAX))),
+            ("9999-12-31T00:00:00", None),
+            ("9999-12-31", None),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            assert_eq!(instant(text, now), at, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_deadline_is_later_than_the_class_allows() {
+        let now = Now { mono: forbear_core::time::Mono(0), wall: Wall(1_000) };
+        let mut fields = HeaderMap::new();
+        for (text, at) in [("9999-12-31T00:00:00Z", 901_000), ("2h", 901_000), ("5s", 6_000)] {
+            fields.insert(FORBEAR_DEADLINE, text.parse().unwrap());
+            assert_eq!(deadline(&fields, now, 900).ok(), Some(Wall(at)), "{text}");
+        }
+    }
 }
