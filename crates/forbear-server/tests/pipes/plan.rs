@@ -213,6 +213,13 @@ impl Intent {
         format!("{{\"content\":{},\"pad\":\"{}\"}}", self.content, "x".repeat(pad)).into_bytes()
     }
 
+    /// Whether nothing tells the two writes apart.
+    pub(crate) fn equals_nameless(&self, other: &Self) -> bool {
+        let nameless = |i: &Self| i.rank.writes() && i.key.is_none() && i.reference.is_none();
+        let said = |i: &Self| (i.scope, i.request_line(), i.body());
+        nameless(self) && nameless(other) && said(self) == said(other)
+    }
+
     /// Whether the provider deduplicates what carries a key.
     pub(crate) fn deduplicated(&self) -> bool {
         matches!(self.rank, Rank::IdempotentWrite | Rank::UncertainWrite) && !self.repeatable
