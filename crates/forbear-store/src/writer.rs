@@ -48,7 +48,8 @@ pub(crate) struct Writer {
 
 /// What a group writes beside its rows and contents: pages of the projection, and of the trees above them.
 const GROUP_BYTES_ASSUMED: u64 = 16 << 10;
-/// The usage is measured whenever about this part of `store_bytes_max` was written: asking costs more than a small group.
+/// The usage is measured whenever about this part of `store_bytes_max` was written, and reckoned between: asking costs more
+/// than a small group.
 const MEASURED_PART: u64 = 1024;
 
 impl Writer {
@@ -118,9 +119,12 @@ impl Writer {
         }
         let contents = batches.iter().flat_map(|b| &b.contents).map(|(_, sealed)| sealed.as_bytes().len());
         let written: usize = rows.iter().map(|row| row.events.len()).chain(contents).sum();
-        self.unmeasured_bytes += GROUP_BYTES_ASSUMED + written as u64;
+        let wrote = GROUP_BYTES_ASSUMED + written as u64;
+        self.unmeasured_bytes += wrote;
         if self.unmeasured_bytes >= self.options.store_bytes_max / MEASURED_PART {
             self.measure()?;
+        } else {
+            self.usage_bytes.fetch_add(wrote, Ordering::Relaxed);
         }
         self.tell();
         Ok(())
