@@ -133,11 +133,12 @@ pub(crate) const fn may_have_run(status: u16) -> bool {
 }
 
 /// A refusal of a resend with an honoured key is the provider's word on the action itself, unless it was given by
-/// whoever stands before the key is looked at: authentication, access and routing say nothing of the first send.
+/// whoever stands before the key is looked at: authentication, access and routing say nothing of the first send. Nor does a
+/// conflict: it may be the first send, still at work (draft-ietf-httpapi-idempotency-key-header-07).
 #[must_use]
 pub fn settles(s: Situation<'_>, answer: &HeadSeen) -> bool {
     let before_the_key = matches!(answer.status, 401 | 403 | 404 | 405 | 407 | 429);
-    matches!(answer.classification.kind, Kind::Rejected | Kind::Conflict) && s.key_honoured && !before_the_key
+    answer.classification.kind == Kind::Rejected && s.key_honoured && !before_the_key
 }
 
 const fn may_repeat_unknown(s: Situation<'_>) -> bool {
@@ -247,8 +248,8 @@ mod tests {
     #[test]
     fn a_refusal_settles_an_unknown_write_only_where_the_key_was_looked_at() {
         let all = rule(9, &[]);
-        for (status, settled) in [(400, true), (409, true), (422, true), (401, false), (403, false), (404, false)] {
-            let answer = head(status, Kind::Rejected);
+        for (status, settled) in [(400, true), (409, false), (422, true), (401, false), (403, false), (404, false)] {
+            let answer = head(status, if status == 409 { Kind::Conflict } else { Kind::Rejected });
             let s = Situation {
                 answer: Some(&answer),
                 effect: Effect::Unknown,
