@@ -6,6 +6,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 
+use crate::dist;
+
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     /// Interleaved rounds of direct, a proxy without logic, nginx where installed, and Forbear
@@ -31,18 +33,14 @@ pub(crate) enum Bench {
     },
 }
 
-pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .current_dir(root)
-        .args(["build", "--release", "-p", "forbear", "-p", "forbear-lab", "--bins"])
-        .status()
-        .context("cannot start cargo")?;
-    if !built.success() {
-        bail!("the optimised build failed");
-    }
+pub(crate) fn run(root: &Path, bench: &Bench, dist: bool) -> Result<ExitCode> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
-    let binaries = target.join("release");
+    let binaries = if dist {
+        dist::build(root)?
+    } else {
+        build(root)?;
+        target.join("release")
+    };
     let mut command = Command::new(binaries.join("gateway-bench"));
     command.current_dir(root);
     let json = match bench {
@@ -59,4 +57,14 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<ExitCode> {
     command.args(json.then_some("--json"));
     let status = command.status().context("cannot start the bench")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn build(root: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .current_dir(root)
+        .args(["build", "--release", "-p", "forbear", "-p", "forbear-lab", "--bins"])
+        .status()
+        .context("cannot start cargo")?;
+    if built.success() { Ok(()) } else { bail!("the optimised build failed") }
 }

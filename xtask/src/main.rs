@@ -1,9 +1,10 @@
-//! The workspace's own commands: `cargo xtask tidy`, `test` and `bench`.
+//! The workspace's own commands: `cargo xtask tidy`, `test`, `bench` and `dist`.
 //!
 //! They run on a fresh machine with nothing but a Rust toolchain, a C compiler and Python, so they lean on few crates,
 //! and they say what they install before they do.
 
 mod bench;
+mod dist;
 mod test;
 mod tidy;
 
@@ -30,7 +31,12 @@ enum Command {
     Bench {
         #[command(subcommand)]
         what: bench::Bench,
+        /// Of the binaries of `cargo xtask dist`, which it makes first; else of `cargo build --release`
+        #[arg(long, global = true)]
+        dist: bool,
     },
+    /// The binary as it is shipped, optimised by how it was seen to run: about fifteen minutes
+    Dist,
 }
 
 fn main() -> Result<ExitCode> {
@@ -38,7 +44,8 @@ fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Tidy => tidy::run(&root),
         Command::Test(options) => test::run(&root, &options),
-        Command::Bench { what } => bench::run(&root, &what),
+        Command::Bench { what, dist } => bench::run(&root, &what, dist),
+        Command::Dist => dist::run(&root),
     }
 }
 

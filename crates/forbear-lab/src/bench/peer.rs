@@ -10,10 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::origin::KEYED_PATH;
 use super::{BenchError, LOOPBACK, Options};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// A peer that has not ended by itself in this time is ended.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lines that a peer may print before the one with its address.
 const LINES_BEFORE_ADDRESS_MAX: usize = 50;
 /// Linux counts process times in hundredths of a second for every program, whatever its own tick is.
@@ -59,7 +63,15 @@ impl Peer {
 struct Process(Child);
 
 impl Drop for Process {
+    /// Asked first: a build that counts what runs writes its counts at its end.
     fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.0.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let until = Instant::now() + END_TIMEOUT;
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

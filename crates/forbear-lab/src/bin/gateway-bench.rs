@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use forbear_lab::bench::{self, Options, proxy, streams};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: gateway-bench run --forbear BINARY --directory DIR [--quick] [--json] [--only TEXT]
        gateway-bench streams --forbear BINARY --directory DIR [--streams N] [--json]
@@ -91,7 +92,11 @@ fn serve_proxy(origin: &str) -> Result<ExitCode, Failure> {
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("listening on http://{}", listener.local_addr()?);
-        proxy::serve(listener, origin).await;
+        let mut asked_to_end = signal(SignalKind::terminate())?;
+        tokio::select! {
+            () = proxy::serve(listener, origin) => {}
+            _ = asked_to_end.recv() => {}
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
