@@ -162,12 +162,16 @@ impl Ends {
 
     /// A poll that began after them is over.
     fn polled(&self, due: Vec<Held>) {
-        if self.is_flushed.load(Ordering::Relaxed) {
-            due.into_iter().for_each(|held| (held.end)());
-        } else if !due.is_empty() {
-            self.lock().held.extend(due);
-            self.any_held.store(true, Ordering::Release);
+        if due.is_empty() {
+            return;
         }
+        let mut waiting = self.lock();
+        if self.is_flushed.load(Ordering::Relaxed) || waiting.is_over {
+            drop(waiting);
+            return due.into_iter().for_each(|held| (held.end)());
+        }
+        waiting.held.extend(due);
+        self.any_held.store(true, Ordering::Release);
     }
 
     /// The connection is over: slots come back, whatever was told.
