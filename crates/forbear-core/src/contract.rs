@@ -14,8 +14,16 @@ pub struct Contract {
     /// The contract this one is laid over: a built-in provider's or another one of the same file. Resolved at loading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
+    /// Where what stands here was read: pages, client libraries at a commit.
+    pub sources: Vec<String>,
+    /// What no primary source confirmed.
+    pub unverified: Vec<String>,
     /// Where the provider is, without a trailing slash: `https://api.example.com`.
+    /// Empty in a built-in contract whose host is each customer's own; it holds once a configuration says it.
     pub base_url: String,
+    /// Other hosts of this same API: what points there comes back to Forbear too. A leading `*.` stands for a customer's
+    /// own name and tells people what a `base_url` looks like; nothing is rewritten by it.
+    pub hosts: Vec<String>,
     /// Without TLS, speak HTTP/2 from the first byte on. With TLS the two sides agree by themselves.
     pub http2_prior_knowledge: bool,
     /// Connections that are open before a call needs one, while the provider was called within the last minute.
@@ -36,6 +44,8 @@ pub struct Contract {
     pub throttle_needs_retry_after: bool,
     /// Codes in headers or JSON bodies that tell refusals apart, the first match wins.
     pub codes: Vec<CodeRule>,
+    /// Members of a refusal's JSON body that say when the next call is wanted, beyond the usual ones.
+    pub waits: Vec<WaitRule>,
     /// Response headers whose `true` or `false` is the provider's own verdict on a retry.
     pub verdict_headers: Vec<String>,
     /// Response headers that tell this provider's clients not to retry.
@@ -54,7 +64,10 @@ impl Default for Contract {
     fn default() -> Self {
         Self {
             extends: None,
+            sources: Vec::new(),
+            unverified: Vec::new(),
             base_url: String::new(),
+            hosts: Vec::new(),
             http2_prior_knowledge: false,
             warm_connections: 0,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
@@ -65,6 +78,7 @@ impl Default for Contract {
             throttled_before_work: true,
             throttle_needs_retry_after: false,
             codes: Vec::new(),
+            waits: Vec::new(),
             verdict_headers: vec!["x-should-retry".into()],
             no_retry_headers: BTreeMap::from([("x-should-retry".into(), "false".into())]),
             url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
@@ -113,8 +127,8 @@ impl ScopeLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteRule {
-    /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, a last `{name...}` the rest (one
-    /// segment or more), a method of `*` any. `GET` is `HEAD` as well.
+    /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, `{name}:verb` one that ends so, a last
+    /// `{name...}` the rest (one segment or more), a method of `*` any. `GET` is `HEAD` as well.
     #[serde(rename = "match")]
     pub pattern: String,
     /// A request class, built in or added by the policy.
@@ -125,6 +139,9 @@ pub struct RouteRule {
     /// The effect of one send and of many is the same, and repeating it needs no key.
     #[serde(default)]
     pub repeatable: bool,
+    /// A success here may hold an error that a code with its status tells. With no such route in a contract, all are.
+    #[serde(default)]
+    pub disguised: bool,
     /// Members of a JSON body (`createdAt`, `meta.attempt`) that do not tell two calls apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_ignores: Vec<String>,
@@ -184,14 +201,22 @@ pub enum RetryAfterUnit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeRule {
-    /// `body:error.code` (members of a JSON body, joined by dots) or `header:name`.
+    /// `body:error.code` (members of a JSON body, joined by dots), `header:name`, or `text` for the body as it stands,
+    /// where it is no JSON. Absent where the statuses alone decide.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
     /// The value is exactly this ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is: Option<String>,
-    /// ... or contains this. With neither, the member only has to be there.
+    /// ... or one of these ...
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub is_any: Vec<String>,
+    /// ... or contains this ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
+    /// ... or one of these. With none of the four, the member only has to be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contains_any: Vec<String>,
     /// Only on these statuses; empty means any status of 400 or more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statuses: Vec<u16>,
@@ -202,6 +227,22 @@ pub struct CodeRule {
     /// How long to wait after this refusal, used where no signal names a boundary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<u64>,
+}
+
+/// One way in which a body names a wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitRule {
+    /// The member, its path joined by dots: `error.limit.reset`. For a bucket that refills, what the call needs.
+    pub at: String,
+    #[serde(default)]
+    pub format: ValueFormat,
+    /// For a bucket that refills: what is in it ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has: Option<String>,
+    /// ... and what comes in every second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<String>,
 }
 
 /// What a code means. The names follow DESIGN section 4.
@@ -224,8 +265,15 @@ pub enum CodeMeaning {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Idempotency {
-    /// The request header that carries the key.
+    /// The request header that carries the key ...
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub header: String,
+    /// ... or the member of a JSON body, its path joined by dots. Forbear reads a key there and writes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// A member of the same body that must be `true` for the key to be honoured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_with: Option<String>,
     /// How long the provider keeps a key.
     pub retention_seconds: u64,
     /// Methods on which it is honoured.

@@ -5,6 +5,7 @@
 //! It refuses what could be read in two ways (an open quote, two lines), since the key decides whether two sends are one.
 
 use http::{HeaderMap, HeaderName};
+use serde_json::Value;
 use sfv::{Item, Parser};
 
 /// Bytes of a key; the widest of the known services takes 255.
@@ -55,6 +56,18 @@ pub fn read(headers: &HeaderMap, name: &HeaderName) -> KeyReading {
         (Some(_), Some(_)) => KeyReading::Malformed(KeyFault::Repeated),
         (Some(line), None) => parse(line.as_bytes()).map_or_else(KeyReading::Malformed, KeyReading::Key),
     }
+}
+
+/// Reads the key from a member of a JSON body (`input.id`), for providers that take it there, some only where `only_with` is
+/// true. What is no usable text is no key: nothing makes the write safe then.
+#[must_use]
+pub fn in_json(body: &[u8], member: &str, only_with: Option<&str>) -> Option<String> {
+    let json: Value = serde_json::from_slice(body).ok()?;
+    let at = |path: &str| path.split('.').try_fold(&json, |value, name| value.as_object()?.get(name));
+    if only_with.is_some_and(|path| at(path) != Some(&Value::Bool(true))) {
+        return None;
+    }
+    parse(at(member)?.as_str()?.as_bytes()).ok()
 }
 
 fn parse(value: &[u8]) -> Result<String, KeyFault> {
@@ -129,6 +142,30 @@ mod tests {
         check(&"k".repeat(KEY_BYTES_MAX), Ok(&"k".repeat(KEY_BYTES_MAX)));
         check(&"k".repeat(KEY_BYTES_MAX + 1), Err(KeyFault::TooLong));
         check(&format!("\"{}\"", "k".repeat(KEY_BYTES_MAX)), Ok(&"k".repeat(KEY_BYTES_MAX)));
+    }
+
+    #[test]
+    fn a_key_in_a_body_is_text_at_its_member() {
+        for (body, member, expect) in [
+            (r#"{"idempotency_key": "k-1", "amount": 5}"#, "idempotency_key", Some("k-1")),
+            (r#"{"input": {"id": "k-2"}}"#, "input.id", Some("k-2")),
+            (r#"{"input": {"id": "k-2"}}"#, "input", None),
+            (r#"{"idempotency_key": 7}"#, "idempotency_key", None),
+            (r#"{"idempotency_key": ""}"#, "idempotency_key", None),
+            (r#"{"idempotency_key": "\u00fc"}"#, "idempotency_key", None),
+            (r#"[{"idempotency_key": "k"}]"#, "idempotency_key", None),
+            (r#"{"idempotency_key": "k""#, "idempotency_key", None),
+            ("", "idempotency_key", None),
+        ] {
+            assert_eq!(in_json(body.as_bytes(), member, None).as_deref(), expect, "{body}");
+        }
+        for (body, expect) in [
+            (r#"{"nonce": "n", "enforce_nonce": true}"#, Some("n")),
+            (r#"{"nonce": "n", "enforce_nonce": false}"#, None),
+            (r#"{"nonce": "n"}"#, None),
+        ] {
+            assert_eq!(in_json(body.as_bytes(), "nonce", Some("enforce_nonce")).as_deref(), expect, "{body}");
+        }
     }
 
     proptest! {

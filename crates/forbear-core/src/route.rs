@@ -35,6 +35,8 @@ pub struct Matched<'t> {
     pub idempotency_header: Option<&'t str>,
     /// Repeating the call needs no key.
     pub repeatable: bool,
+    /// A success may hold an error.
+    pub disguised: bool,
     /// Members of a JSON body that do not tell two calls apart.
     pub content_ignores: &'t [Box<str>],
     /// Which rule of the contract matched, from 0.
@@ -47,12 +49,16 @@ pub struct RouteTable {
     nodes: Vec<Node>,
     rules: Vec<Rule>,
     idempotency: Option<Idempotency>,
+    /// Some routes say where a success may hold an error, so that others do not.
+    names_disguised: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Node {
     literals: BTreeMap<Box<str>, usize>,
     one: Option<usize>,
+    /// By the colon and the word behind it.
+    verbs: BTreeMap<Box<str>, usize>,
     /// Rules that end here.
     ends: Vec<usize>,
     /// Rules that take whatever is left, one segment or more.
@@ -69,6 +75,7 @@ struct Rule {
     class: Box<str>,
     idempotency_header: Option<Box<str>>,
     repeatable: bool,
+    disguised: bool,
     content_ignores: Vec<Box<str>>,
 }
 
@@ -77,6 +84,7 @@ impl RouteTable {
     pub fn compile(contract: &Contract) -> Result<Self, Vec<(usize, PatternFault)>> {
         let mut table =
             Self { nodes: vec![Node::default()], idempotency: contract.idempotency.clone(), ..Self::default() };
+        table.names_disguised = contract.routes.iter().any(|rule| rule.disguised);
         let mut faults = Vec::new();
         for (place, rule) in contract.routes.iter().enumerate() {
             if place >= ROUTES_MAX {
@@ -99,6 +107,7 @@ impl RouteTable {
                         class: rule.class.as_str().into(),
                         idempotency_header: rule.idempotency_header.as_deref().map(Into::into),
                         repeatable: rule.repeatable,
+                        disguised: rule.disguised,
                         content_ignores: rule.content_ignores.iter().map(|m| m.as_str().into()).collect(),
                     });
                 }
@@ -114,6 +123,7 @@ impl RouteTable {
             let child = match segment {
                 Segment::Literal(text) => *self.nodes[at].literals.entry((*text).into()).or_insert(next),
                 Segment::One => *self.nodes[at].one.get_or_insert(next),
+                Segment::Verb(verb) => *self.nodes[at].verbs.entry((*verb).into()).or_insert(next),
                 Segment::Rest => {
                     self.nodes[at].rests.push(place);
                     return;
@@ -155,8 +165,9 @@ impl RouteTable {
             class,
             idempotency_header: known
                 .and_then(|r| r.idempotency_header.as_deref())
-                .or_else(|| by_contract().map(|i| i.header.as_str())),
+                .or_else(|| by_contract().map(|i| i.header.as_str()).filter(|header| !header.is_empty())),
             repeatable: known.is_some_and(|r| r.repeatable),
+            disguised: !self.names_disguised || known.is_some_and(|r| r.disguised),
             content_ignores: known.map_or(&[], |r| &r.content_ignores),
             rule,
         }
@@ -171,6 +182,12 @@ impl RouteTable {
         };
         self.offer(&node.rests, method, best);
         if let Some(child) = node.literals.get(*first) {
+            self.walk(*child, more, method, best);
+        }
+        if !node.verbs.is_empty()
+            && let Some(colon) = first.rfind(':').filter(|colon| *colon > 0)
+            && let Some(child) = node.verbs.get(&first[colon..])
+        {
             self.walk(*child, more, method, best);
         }
         if let (Some(child), false) = (node.one, first.is_empty()) {

@@ -52,7 +52,7 @@ pub fn schema() -> Json {
 }
 
 /// The types whose values stand in lists, so that no default is under them.
-const RULES: [&str; 3] = ["RouteRule", "LimitHeader", "CodeRule"];
+const RULES: [&str; 4] = ["RouteRule", "LimitHeader", "CodeRule", "WaitRule"];
 
 /// The schema of the configuration with the defaults filled in, where everything must be there.
 fn merged_schema() -> Json {

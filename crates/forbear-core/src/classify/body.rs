@@ -18,6 +18,22 @@ const SEGMENTS_MAX: usize = 16;
 
 /// The body as JSON, where it is an object or an array.
 pub(super) fn json(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+    let parse = |plain: &[u8]| {
+        let first = plain.iter().find(|byte| !byte.is_ascii_whitespace())?;
+        if matches!(first, b'{' | b'[') { serde_json::from_slice(plain).ok() } else { None }
+    };
+    uncoded(headers, body, parse)
+}
+
+/// The body as text, up to the first byte that is none.
+pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    uncoded(headers, body, |plain| {
+        let valid = plain.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        Some(valid.to_owned())
+    })
+}
+
+fn uncoded<T>(headers: &HeaderMap, body: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     let body = body.get(..BODY_BYTES_MAX).unwrap_or(body);
     let coding = match headers.get(CONTENT_ENCODING) {
         None => "",
@@ -25,13 +41,13 @@ pub(super) fn json(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     };
     let is = |name: &str| coding.eq_ignore_ascii_case(name);
     if coding.is_empty() || is("identity") {
-        parse(body)
+        read(body)
     } else if is("gzip") || is("x-gzip") {
-        parse(&decoded(flate2::read::MultiGzDecoder::new(body))?)
+        read(&decoded(flate2::read::MultiGzDecoder::new(body))?)
     } else if is("deflate") {
         // RFC 9110 section 8.4.1.2: with the zlib wrapper, which some leave out.
-        let wrapped = decoded(flate2::read::ZlibDecoder::new(body)).and_then(|plain| parse(&plain));
-        wrapped.or_else(|| parse(&decoded(flate2::read::DeflateDecoder::new(body))?))
+        let wrapped = decoded(flate2::read::ZlibDecoder::new(body)).and_then(|plain| read(&plain));
+        wrapped.or_else(|| read(&decoded(flate2::read::DeflateDecoder::new(body))?))
     } else {
         None
     }
@@ -42,11 +58,6 @@ fn decoded(reader: impl Read) -> Option<Vec<u8>> {
     let bound = u64::try_from(BODY_BYTES_MAX).unwrap_or(u64::MAX);
     reader.take(bound).read_to_end(&mut plain).ok()?;
     Some(plain)
-}
-
-fn parse(body: &[u8]) -> Option<Value> {
-    let first = body.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    if matches!(first, b'{' | b'[') { serde_json::from_slice(body).ok() } else { None }
 }
 
 /// Calls `found` with each value at `path` (member names joined by dots) until it returns true. An array in the way is

@@ -2,14 +2,23 @@
 //! then other limit headers, then the body, then what the contract says of this refusal. Of several windows those that are spent decide, the latest of them.
 //!
 //! A reset of a window with quota left is not the one that refused (FB-020): it gives no boundary, and on a 429 the
-//! contradiction is named.
+//! contradiction is named. So it is where an instant is past, where the provider's clock is far from ours, and where what
+//! it asks for ends before a spent window does.
 
 use super::meaning::Meaning;
 use super::raw;
 use super::retry_after::Asked;
 use super::seen::{SeenWindow, SeenWindows};
 use super::signals::Signals;
+use super::values::When;
 use super::{Boundary, BoundarySource, Kind, ResponseFacts};
+
+/// Contradictory windows that are named.
+const NAMED_MAX: usize = 4;
+/// Two signals that are no further apart say the same.
+const TOGETHER_MS: u64 = 2_000;
+/// A clock that is off by less is right.
+const SKEW_S_MIN: u64 = 30;
 
 pub(super) fn choose(
     facts: &ResponseFacts<'_>,
@@ -18,6 +27,9 @@ pub(super) fn choose(
     contradictions: &mut Vec<String>,
 ) -> Option<Boundary> {
     note_quota_left(facts, meaning, signals, contradictions);
+    if meaning.kind != Kind::Success {
+        note_instants(meaning, signals, contradictions);
+    }
     let windows = || {
         latest(facts, meaning, signals, &signals.rate_limit, BoundarySource::RateLimit)
             .or_else(|| latest(facts, meaning, signals, &signals.limit_headers, BoundarySource::LimitHeader))
@@ -84,6 +96,29 @@ fn note_quota_left(
     if let (false, Some((one, remaining))) = (explained, left) {
         let name = raw::shown(one.window.name.as_bytes());
         contradictions.push(format!("429 with quota left: {name} has {remaining}"));
+    }
+}
+
+fn note_instants(meaning: &Meaning<'_>, signals: &Signals<'_>, contradictions: &mut Vec<String>) {
+    let Some(time) = signals.time else { return };
+    let named = |one: &SeenWindow<'_>| one.reset.is_some_and(|reset| matches!(reset.reading.when, When::AtMs(_)));
+    let decides = |one: &&SeenWindow<'_>| refused(meaning, one);
+    for one in signals.windows().filter(decides).take(NAMED_MAX) {
+        let name = || raw::shown(one.window.name.as_bytes());
+        if named(one) && one.window.reset_ms == Some(0) {
+            contradictions.push(format!("nothing is left of {}, and its reset is past", name()));
+        }
+        if let (Some(asked), Some(reset_ms)) = (&signals.asked, one.window.reset_ms)
+            && reset_ms >= asked.wait_ms.saturating_add(TOGETHER_MS)
+        {
+            let asked_ms = asked.wait_ms;
+            contradictions.push(format!("a wait of {asked_ms} ms is asked for, and {} opens in {reset_ms} ms", name()));
+        }
+    }
+    let off_s = time.ahead_ms() / 1_000;
+    if signals.windows().any(named) && off_s.unsigned_abs() >= SKEW_S_MIN {
+        let side = if off_s > 0 { "ahead of" } else { "behind" };
+        contradictions.push(format!("the provider's clock is {} s {side} ours", off_s.unsigned_abs()));
     }
 }
 

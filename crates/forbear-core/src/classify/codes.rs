@@ -10,15 +10,32 @@ use crate::contract::{CodeRule, Contract};
 
 /// Bytes of a code that are kept.
 pub(super) const CODE_BYTES_MAX: usize = 64;
+/// The place of a rule that reads a body as text.
+pub(crate) const TEXT: &str = "text";
+
+/// What a refusal's body was read as. Never both: text is for what is no JSON.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Body<'a> {
+    None,
+    Json(&'a Value),
+    Text(&'a str),
+}
+
+/// A rule that holds, and the word of it that was met.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hit<'a> {
+    pub(super) rule: &'a CodeRule,
+    word: Option<&'a str>,
+}
 
 /// The first rule of the contract that holds for this answer.
 pub(super) fn first_hit<'a>(
     contract: &'a Contract,
     status: u16,
     headers: &HeaderMap,
-    json: Option<&Value>,
-) -> Option<&'a CodeRule> {
-    contract.codes.iter().find(|rule| concerns(rule, status) && hits(rule, headers, json))
+    body: Body<'_>,
+) -> Option<Hit<'a>> {
+    contract.codes.iter().filter(|rule| concerns(rule, status)).find_map(|rule| hit(rule, headers, body))
 }
 
 /// Whether an answer of this status has to be looked into: an error always, a success where a rule names its status.
@@ -26,13 +43,21 @@ pub(super) fn body_matters(contract: &Contract, status: u16) -> bool {
     status >= 400 || contract.codes.iter().any(|rule| concerns(rule, status) && rule.at.starts_with("body:"))
 }
 
-/// `code error.code=insufficient_quota`, `code error.message~spend limit`, `code error.code`.
-pub(super) fn words(rule: &CodeRule) -> String {
-    let at = rule.at.strip_prefix("body:").unwrap_or(&rule.at);
-    match (&rule.is, &rule.contains) {
-        (Some(is), _) => format!("code {at}={is}"),
-        (None, Some(contains)) => format!("code {at}~{contains}"),
-        (None, None) => format!("code {at}"),
+/// Whether a rule looks at bodies that are no JSON.
+pub(super) fn text_matters(contract: &Contract, status: u16) -> bool {
+    contract.codes.iter().any(|rule| rule.at == TEXT && concerns(rule, status))
+}
+
+impl Hit<'_> {
+    /// `code error.code=insufficient_quota`, `code error.message~spend limit`, `code error.code`, `contract status 477`.
+    pub(super) fn words(&self, status: u16) -> String {
+        let Self { rule, word } = self;
+        if rule.at.is_empty() {
+            return format!("contract status {status}");
+        }
+        let at = rule.at.strip_prefix("body:").unwrap_or(&rule.at);
+        let sign = if rule.is.is_some() || !rule.is_any.is_empty() { '=' } else { '~' };
+        word.map_or_else(|| format!("code {at}"), |word| format!("code {at}{sign}{word}"))
     }
 }
 
@@ -54,29 +79,45 @@ fn concerns(rule: &CodeRule, status: u16) -> bool {
     if rule.statuses.is_empty() { status >= 400 } else { rule.statuses.contains(&status) }
 }
 
-fn hits(rule: &CodeRule, headers: &HeaderMap, json: Option<&Value>) -> bool {
-    if let Some(path) = rule.at.strip_prefix("body:") {
-        json.is_some_and(|json| body::any_at(json, path, &mut |value| member_fits(rule, value)))
+fn hit<'a>(rule: &'a CodeRule, headers: &HeaderMap, body: Body<'_>) -> Option<Hit<'a>> {
+    let mut word = None;
+    let mut fits = |found: Option<Option<&'a str>>| {
+        word = found.flatten();
+        found.is_some()
+    };
+    let holds = if let Some(path) = rule.at.strip_prefix("body:") {
+        let Body::Json(json) = body else { return None };
+        body::any_at(json, path, &mut |value| fits(member_fits(rule, value)))
     } else if let Some(name) = rule.at.strip_prefix("header:") {
         let mut lines = headers.get_all(name).iter().take(raw::FIELD_LINES_MAX);
-        lines.any(|line| text_fits(rule, String::from_utf8_lossy(line.as_bytes()).trim_matches([' ', '\t'])))
+        lines.any(|line| fits(text_fits(rule, String::from_utf8_lossy(line.as_bytes()).trim_matches([' ', '\t']))))
+    } else if rule.at == TEXT {
+        let Body::Text(text) = body else { return None };
+        fits(text_fits(rule, text))
     } else {
-        // The configuration's check refuses such a rule; here it never holds.
-        false
-    }
+        // The configuration's check refuses any other place; here such a rule never holds.
+        rule.at.is_empty()
+    };
+    holds.then_some(Hit { rule, word })
 }
 
-fn member_fits(rule: &CodeRule, value: &Value) -> bool {
+/// The word that the value met, if the rule has any.
+fn member_fits<'a>(rule: &'a CodeRule, value: &Value) -> Option<Option<&'a str>> {
     match value {
         Value::String(text) => text_fits(rule, text),
         Value::Number(number) => text_fits(rule, &number.to_string()),
         Value::Bool(truth) => text_fits(rule, if *truth { "true" } else { "false" }),
-        Value::Null => false,
-        Value::Array(_) | Value::Object(_) => rule.is.is_none() && rule.contains.is_none(),
+        Value::Null => None,
+        Value::Array(_) | Value::Object(_) => text_fits(rule, "").filter(Option::is_none),
     }
 }
 
-fn text_fits(rule: &CodeRule, text: &str) -> bool {
-    rule.is.as_ref().is_none_or(|is| text == is)
-        && rule.contains.as_ref().is_none_or(|contains| text.contains(contains.as_str()))
+fn text_fits<'a>(rule: &'a CodeRule, text: &str) -> Option<Option<&'a str>> {
+    let mut whole = rule.is.iter().chain(&rule.is_any).peekable();
+    let mut parts = rule.contains.iter().chain(&rule.contains_any).peekable();
+    if whole.peek().is_none() && parts.peek().is_none() {
+        return Some(None);
+    }
+    let met = whole.find(|word| *word == text).or_else(|| parts.find(|part| text.contains(part.as_str())));
+    met.map(|word| Some(word.as_str()))
 }

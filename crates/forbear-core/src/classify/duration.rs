@@ -20,7 +20,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 /// What comes before a wait. A provider's words, not a user's: only error messages are read.
-const PHRASES: [&str; 10] = [
+const PHRASES: [&str; 11] = [
     "retry in ",
     "retry after ",
     "try again in ",
@@ -31,6 +31,7 @@ const PHRASES: [&str; 10] = [
     "reset after ",
     "available in ",
     "wait ",
+    "break for ",
 ];
 
 /// `6m0s`, `1.5h`, `100µs`, `0`; a negative one is over already.

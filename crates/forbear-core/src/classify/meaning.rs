@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::body;
-use super::codes;
+use super::codes::{self, Body, Hit};
 use super::problem::{self, ProblemType};
 use super::signals::Signals;
 use super::{Kind, ResponseFacts};
-use crate::contract::{CodeMeaning, CodeRule, Contract};
+use crate::contract::{CodeMeaning, Contract};
 use crate::policy::Rank;
 
 /// A violated policy of at least this length is a quota, not a burst.
@@ -46,11 +46,17 @@ pub(super) fn read<'a>(
     rank: Rank,
     facts: &ResponseFacts<'_>,
     json: Option<&'a Value>,
+    text: Option<&str>,
     signals: &Signals<'_>,
 ) -> Meaning<'a> {
     let status = facts.status;
-    if let Some(rule) = codes::first_hit(contract, status, facts.headers, json) {
-        return by_rule(rule, status);
+    let body = match (json, text) {
+        (Some(json), _) => Body::Json(json),
+        (None, Some(text)) => Body::Text(text),
+        (None, None) => Body::None,
+    };
+    if let Some(hit) = codes::first_hit(contract, status, facts.headers, body) {
+        return by_rule(hit, status);
     }
     let by_body = if status >= 400 { json.and_then(|json| by_body(status, json, signals)) } else { None };
     by_body.unwrap_or_else(|| by_status(contract, status, rank, signals))
@@ -60,7 +66,8 @@ fn plain<'a>(kind: Kind, rule: impl Into<Cow<'static, str>>) -> Meaning<'a> {
     Meaning { kind, rule: rule.into(), before_work: None, wait_seconds: None, violated: Vec::new() }
 }
 
-fn by_rule<'a>(rule: &CodeRule, status: u16) -> Meaning<'a> {
+fn by_rule<'a>(hit: Hit<'_>, status: u16) -> Meaning<'a> {
+    let rule = hit.rule;
     let kind = match rule.means {
         // Whatever it is called, it slows or closes the scope, also inside a 200.
         CodeMeaning::Throttled => Kind::Throttled,
@@ -72,7 +79,7 @@ fn by_rule<'a>(rule: &CodeRule, status: u16) -> Meaning<'a> {
         CodeMeaning::Conflict => Kind::Conflict,
         CodeMeaning::KeyMismatch | CodeMeaning::Rejected => Kind::Rejected,
     };
-    Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, ..plain(kind, codes::words(rule)) }
+    Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, ..plain(kind, hit.words(status)) }
 }
 
 fn by_body<'a>(status: u16, json: &'a Value, signals: &Signals<'_>) -> Option<Meaning<'a>> {

@@ -43,6 +43,7 @@ mod verdict;
 mod x_rate_limit;
 
 pub use body::BODY_BYTES_MAX;
+pub(crate) use codes::TEXT;
 
 /// Reads one answer. `rank` is that of the action's class.
 #[must_use]
@@ -54,8 +55,10 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
         .body
         .filter(|_| codes::body_matters(contract, facts.status))
         .and_then(|body| body::json(facts.headers, body));
+    let text = facts.body.filter(|_| json.is_none() && codes::text_matters(contract, facts.status));
+    let text = text.and_then(|body| body::text(facts.headers, body));
     let mut signals = signals::Signals::read(contract, facts, &mut malformed);
-    let meaning = meaning::read(contract, rank, facts, json.as_ref(), &signals);
+    let meaning = meaning::read(contract, rank, facts, json.as_ref(), text.as_deref(), &signals);
     if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (&json, meaning.kind) {
         signals.read_body(contract, facts, json, &mut malformed);
     }
@@ -71,6 +74,18 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
         contradictions,
         code: json.as_ref().filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
     }
+}
+
+/// Whether a success of this status may be a refusal in disguise by this contract, so that its body has to be read.
+#[must_use]
+pub fn may_disguise(contract: &Contract, status: u16) -> bool {
+    status < 400 && codes::body_matters(contract, status)
+}
+
+/// Whether `body` is a whole JSON document already.
+#[must_use]
+pub fn is_whole(headers: &http::HeaderMap, body: &[u8]) -> bool {
+    body::json(headers, body).is_some()
 }
 
 /// The code rule's word first. A 429 is what the contract says of it. Any other 4xx that means "not now" would count as

@@ -43,6 +43,11 @@ impl ServerTime {
         }
     }
 
+    /// How far the server's clock is ahead of ours, as far as its answer shows it.
+    pub(super) const fn ahead_ms(&self) -> i64 {
+        self.at.0.saturating_sub(self.ours.0)
+    }
+
     /// How a value was read, for people: an instant says against which clock.
     pub(super) fn words(&self, reading: Reading) -> String {
         match reading.when {

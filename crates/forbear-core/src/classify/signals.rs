@@ -61,7 +61,7 @@ impl<'a> Signals<'a> {
         malformed: &mut Malformed,
     ) {
         let time = self.time.get_or_insert_with(|| ServerTime::read(facts.headers, facts.received));
-        self.body = body_reset::read(json, contract.retry_after_unit, time, malformed);
+        self.body = body_reset::read(json, contract, time, malformed);
     }
 
     /// RateLimit fields first.

@@ -182,6 +182,7 @@ mod tests {
             class: class.into(),
             idempotency_header: None,
             repeatable: false,
+            disguised: false,
             content_ignores: vec![],
         };
         let contract = Contract {

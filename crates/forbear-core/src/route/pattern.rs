@@ -26,6 +26,8 @@ impl MethodPattern {
 pub(super) enum Segment<'p> {
     Literal(&'p str),
     One,
+    /// `{name}:verb`, by the colon and what follows it.
+    Verb(&'p str),
     Rest,
 }
 
@@ -47,7 +49,9 @@ pub enum PatternFault {
     NoSlash,
     #[error("a segment may not be empty; a call with a trailing slash matches the pattern without one")]
     EmptySegment,
-    #[error("a segment is a literal, `{{name}}` or, at the end, `{{name...}}`; `{{` and `}}` stand nowhere else")]
+    #[error(
+        "a segment is a literal, `{{name}}`, `{{name}}:verb` or, at the end, `{{name...}}`; `{{` and `}}` stand nowhere else"
+    )]
     BadPlaceholder,
     #[error("`{{name...}}` takes the rest, so nothing can follow it")]
     RestNotLast,
@@ -104,10 +108,12 @@ fn segment(text: &str) -> Result<Segment<'_>, PatternFault> {
         "." | ".." => Err(PatternFault::DotSegment),
         _ if !text.contains(['{', '}']) => Ok(Segment::Literal(text)),
         _ => {
-            let name = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or(PatternFault::BadPlaceholder)?;
-            match name.strip_suffix("...") {
-                Some(name) if is_name(name) => Ok(Segment::Rest),
-                None if is_name(name) => Ok(Segment::One),
+            let (name, verb) =
+                text.strip_prefix('{').and_then(|t| t.split_once('}')).ok_or(PatternFault::BadPlaceholder)?;
+            match (name.strip_suffix("..."), verb.strip_prefix(':')) {
+                (Some(name), None) if is_name(name) && verb.is_empty() => Ok(Segment::Rest),
+                (None, None) if is_name(name) && verb.is_empty() => Ok(Segment::One),
+                (None, Some(word)) if is_name(name) && is_name(word) => Ok(Segment::Verb(verb)),
                 _ => Err(PatternFault::BadPlaceholder),
             }
         }

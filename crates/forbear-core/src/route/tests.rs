@@ -13,6 +13,7 @@ fn contract(rules: &[(&str, &str)]) -> Contract {
             class: (*class).into(),
             idempotency_header: None,
             repeatable: false,
+            disguised: false,
             content_ignores: vec![],
         })
         .collect();
@@ -56,6 +57,36 @@ fn rules_match_in_their_order() {
 }
 
 #[test]
+fn a_verb_behind_a_colon_tells_calls_of_one_segment_apart() {
+    let rules = &[
+        ("POST /models/{model}:generate", "inference"),
+        ("POST /models/{model}:count", "read"),
+        ("POST /models/{model}:count/x", "inference"),
+        ("POST /models/{model}", "idempotent_write"),
+    ];
+    check(rules, "POST /models/flash-2:generate", "POST /models/{model}:generate | inference");
+    check(rules, "POST /models/a:b:count", "POST /models/{model}:count | read");
+    check(rules, "POST /models/a:count/x", "POST /models/{model}:count/x | inference");
+    check(rules, "POST /models/a:other", "POST /models/{model} | idempotent_write");
+    check(rules, "POST /models/:count", "POST /models/{model} | idempotent_write");
+    for pattern in ["POST /{a}:", "POST /{a}b", "POST /{a...}:b", "POST /{a}:{b}", "POST /{a}:b:c", "POST /x{a}:b"] {
+        assert!(RouteTable::compile(&contract(&[(pattern, "read")])).is_err(), "{pattern}");
+    }
+}
+
+#[test]
+fn a_success_may_hold_an_error_on_the_routes_that_say_so_or_on_all() {
+    let mut contract = contract(&[("POST /graphql", "uncertain_write"), ("POST /a", "uncertain_write")]);
+    let disguised = |contract: &Contract| {
+        let table = RouteTable::compile(contract).unwrap();
+        ["/graphql", "/a", "/b"].map(|path| table.lookup("POST", path).disguised)
+    };
+    assert_eq!(disguised(&contract), [true, true, true]);
+    contract.routes[0].disguised = true;
+    assert_eq!(disguised(&contract), [true, false, false]);
+}
+
+#[test]
 fn without_a_rule_the_method_decides_and_only_to_the_safe_side() {
     check(SHOP, "GET /v1/orders/o_17", "GET /v1/orders/{id} | read");
     check(SHOP, "OPTIONS *", "OPTIONS * | read");
@@ -96,6 +127,8 @@ fn the_idempotency_header_is_the_rules_or_the_contracts() {
     contract.routes[0].idempotency_header = Some("X-Key".into());
     contract.idempotency = Some(Idempotency {
         header: "Idempotency-Key".into(),
+        member: None,
+        only_with: None,
         retention_seconds: 60,
         methods: vec!["POST".into()],
         replay_header: None,

@@ -1,8 +1,9 @@
 //! The user's values over the defaults, key by key.
 //!
 //! What is named wins and what is not stays. A list replaces a list, except the rules of a provider (`routes`, `codes`,
-//! `limit_headers`): the user's stand before those of the contract they are laid over, since the first match wins. A
+//! `limit_headers`, `waits`): the user's stand before those of the contract they are laid over, since the first match wins. A
 //! provider is laid over what `extends` names, else over the built-in one of its own name, else over no contract at all.
+//! A built-in contract without a `base_url`, whose host is each customer's own, holds only where the file speaks of it.
 //! Of a scope's limits the built-in contract's give way to the user's `shared_scope`, and that to the provider's own.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use super::tree::{Node, Value};
 const EXTENDS_MAX: usize = 8;
 
 /// Lists of a contract in which the user's entries come first and the base's follow.
-const RULES: [&str; 3] = ["routes", "codes", "limit_headers"];
+const RULES: [&str; 4] = ["routes", "codes", "limit_headers", "waits"];
 
 /// A chain of `extends` that leads nowhere.
 #[derive(Debug)]
@@ -42,7 +43,8 @@ pub(super) fn merge(
     let providers = Providers { built_in, no_contract, shared_scope: file.get("shared_scope"), written };
     let mut faults = Vec::new();
     let mut merged = Map::new();
-    for name in built_in.keys().copied().chain(providers.names()) {
+    let is_reachable = |name: &&str| built_in[*name]["base_url"] != "" || written.get(name).is_some();
+    for name in built_in.keys().copied().filter(is_reachable).chain(providers.names()) {
         match providers.resolve(name, EXTENDS_MAX) {
             Ok(contract) => drop(merged.insert(name.to_owned(), contract)),
             Err(fault) => faults.push(fault),

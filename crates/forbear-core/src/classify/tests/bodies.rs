@@ -184,3 +184,93 @@ fn waits_in_members_and_in_prose() {
     let bad = with_body(429, &[], &json!({"error": {"resets_in_seconds": -1}}));
     assert_eq!((wait(&bad), bad.malformed), (None, vec!["body error.resets_in_seconds: -1".to_owned()]));
 }
+
+#[test]
+fn a_rule_takes_one_of_several_words_and_names_the_one_it_met() {
+    let contract = codes(vec![
+        CodeRule {
+            is: None,
+            is_any: vec!["DAILY".into(), "MONTHLY".into()],
+            ..code("body:policyName", "", CodeMeaning::Exhausted)
+        },
+        CodeRule {
+            is: None,
+            contains_any: vec!["Throttl".into(), "SlowDown".into()],
+            ..code("header:x-amzn-errortype", "", CodeMeaning::Throttled)
+        },
+        CodeRule { is: None, statuses: vec![477], ..code("", "", CodeMeaning::Unavailable) },
+    ]);
+    for (status, fields, body, expect) in [
+        (429, vec![], json!({"policyName": "MONTHLY"}), (Kind::Exhausted, "code policyName=MONTHLY")),
+        (429, vec![], json!({"policyName": "SECONDLY"}), (Kind::Throttled, "status 429")),
+        (429, vec![], json!({"policyName": ["DAILY"]}), (Kind::Throttled, "status 429")),
+        (
+            400,
+            vec![("x-amzn-errortype", "ThrottlingException:http://x")],
+            json!({}),
+            (Kind::Throttled, "code header:x-amzn-errortype~Throttl"),
+        ),
+        (477, vec![], json!({}), (Kind::Unavailable, "contract status 477")),
+        (478, vec![], json!({}), (Kind::Rejected, "status 478")),
+    ] {
+        let answer = ask(&contract, status, &fields, &body.to_string());
+        assert_eq!((answer.kind, answer.rule.as_ref()), expect, "{status} {body}");
+    }
+}
+
+#[test]
+fn text_that_is_no_json_is_read_where_a_rule_asks_for_it() {
+    let contract = codes(vec![
+        CodeRule {
+            is: None,
+            contains: Some("<Code>SlowDown</Code>".into()),
+            ..code("text", "", CodeMeaning::Throttled)
+        },
+        CodeRule { is: None, contains: Some("Retry later".into()), ..code("text", "", CodeMeaning::Throttled) },
+    ]);
+    let kind = |body: &str| ask(&contract, 503, &[], body).kind;
+    assert_eq!(kind("<Error><Code>SlowDown</Code></Error>"), Kind::Throttled);
+    assert_eq!(kind("Retry later\n"), Kind::Throttled);
+    assert_eq!(kind("Retry later \u{fffd}"), Kind::Throttled);
+    // Text inside JSON is somebody's words.
+    assert_eq!(kind(r#"{"message": "Retry later"}"#), Kind::Unavailable);
+    assert_eq!(kind("<Code>Other</Code>"), Kind::Unavailable);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(b"<Code>SlowDown</Code>").unwrap();
+    let (packed, fields) = (gzip.finish().unwrap(), headers(&[("content-encoding", "gzip")]));
+    let facts = ResponseFacts { status: 503, headers: &fields, body: Some(&packed), received: at(SERVER_MS) };
+    assert_eq!(classify(&contract, Rank::Read, &facts).kind, Kind::Throttled);
+    let cut = ResponseFacts { body: Some(b"Retry later \xff"), headers: &headers(&[]), ..facts };
+    assert_eq!(classify(&contract, Rank::Read, &cut).rule, "code text~Retry later");
+}
+
+#[test]
+fn a_contract_names_members_that_say_when() {
+    let wait_rule = |at: &str, format, has: Option<&str>, per_second: Option<&str>| WaitRule {
+        at: at.into(),
+        format,
+        has: has.map(Into::into),
+        per_second: per_second.map(Into::into),
+    };
+    let contract = Contract {
+        waits: vec![
+            wait_rule("error.limit.reset", ValueFormat::EpochS, None, None),
+            wait_rule("json.errors.[].1", ValueFormat::Prose, None, None),
+            wait_rule("cost.needs", ValueFormat::Auto, Some("cost.has"), Some("cost.rate")),
+        ],
+        ..codes(vec![CodeRule { statuses: vec![200], ..code("body:errors.code", "THROTTLED", CodeMeaning::Throttled) }])
+    };
+    for (status, body, expect) in [
+        (429, json!({"error": {"limit": {"reset": 784_111_777}}}), Some(30_000)),
+        (429, json!({"json": {"errors": [["RATELIMIT", "Take a break for 3 minutes", "ratelimit"]]}}), Some(180_000)),
+        (429, json!({"cost": {"needs": 252, "has": 52.9, "rate": 100.0}}), Some(2_000)),
+        (429, json!({"cost": {"needs": 253.5, "has": 52.9, "rate": 100}}), Some(2_020)),
+        (429, json!({"cost": {"needs": 5, "has": 52, "rate": 100}}), Some(0)),
+        (429, json!({"cost": {"needs": 5, "has": 2, "rate": 0}}), None),
+        (429, json!({"cost": {"needs": 5, "has": 2}}), None),
+        (200, json!({"errors": [{"code": "THROTTLED"}], "cost": {"needs": 3, "has": 1, "rate": 1}}), Some(2_000)),
+        (200, json!({"cost": {"needs": 3, "has": 1, "rate": 1}}), None),
+    ] {
+        assert_eq!(wait(&ask(&contract, status, &[], &body.to_string())), expect, "{status} {body}");
+    }
+}

@@ -255,3 +255,33 @@ fn the_contract_explains_its_own_headers() {
     assert_eq!(boundary.reading, "reset of input-tokens, RFC 3339 date against Date");
     assert_eq!(boundary.raw, "1994-11-06T08:49:37Z");
 }
+
+#[test]
+fn instants_that_speak_against_each_other_are_named() {
+    let at_reset = |wall_ms: i64, fields: &[(&str, &str)]| {
+        let headers = headers(fields);
+        let facts = ResponseFacts { status: 429, headers: &headers, body: None, received: at(wall_ms) };
+        classify(&Contract::default(), Rank::Read, &facts)
+    };
+    let past = [DATE, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1994-11-06T08:48:20Z")];
+    let answer = at_reset(SERVER_MS, &past);
+    assert_eq!(wait(&answer), Some(0));
+    assert_eq!(answer.contradictions, ["nothing is left of default, and its reset is past"]);
+
+    let skewed = [DATE, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1994-11-06T08:49:37Z")];
+    for (off_s, expect) in [
+        (0, None),
+        (29, None),
+        (-90, Some("the provider's clock is 90 s ahead of ours")),
+        (90, Some("the provider's clock is 90 s behind ours")),
+    ] {
+        let answer = at_reset(SERVER_MS + off_s * 1_000, &skewed);
+        assert_eq!(wait(&answer), Some(30_000), "{off_s}");
+        assert_eq!(answer.contradictions.first().map(String::as_str), expect, "{off_s}");
+    }
+
+    let two = [("retry-after", "3"), ("ratelimit", r#""a";r=0;t=10, "b";r=5;t=900"#)];
+    let answer = at_reset(SERVER_MS, &two);
+    assert_eq!(wait(&answer), Some(3_000));
+    assert_eq!(answer.contradictions, ["a wait of 3000 ms is asked for, and a opens in 10000 ms"]);
+}

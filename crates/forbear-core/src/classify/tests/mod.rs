@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::*;
-use crate::contract::{CodeMeaning, CodeRule};
+use crate::contract::{CodeMeaning, CodeRule, ValueFormat, WaitRule};
 use crate::time::Mono;
 
 mod arbitrary;
@@ -54,7 +54,9 @@ fn code(at: &str, is: &str, means: CodeMeaning) -> CodeRule {
     CodeRule {
         at: at.into(),
         is: Some(is.into()),
+        is_any: Vec::new(),
         contains: None,
+        contains_any: Vec::new(),
         statuses: Vec::new(),
         means,
         before_work: None,

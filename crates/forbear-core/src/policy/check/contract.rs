@@ -3,7 +3,8 @@
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::{Fault, FaultKind, SCOPE_MAX, bounds, is_name, seconds};
-use crate::contract::{CodeRule, Contract, ScopeLimits};
+use crate::classify::TEXT;
+use crate::contract::{CodeRule, Contract, ScopeLimits, WaitRule};
 use crate::policy::{Policy, Rank};
 use crate::route::RouteTable;
 
@@ -35,6 +36,10 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         ));
     }
     if let Err((kind, happened, hint)) = base_url(&contract.base_url) {
+        let like = contract.hosts.iter().find_map(|host| host.strip_prefix("*."));
+        let like = like.filter(|_| contract.base_url.is_empty());
+        let hint =
+            like.map_or_else(|| hint.to_owned(), |host| format!("it is your own: base_url: https://<name>.{host}"));
         faults.push(Fault::new(&at("base_url"), kind, happened, hint));
     }
     bounds(&at("warm_connections"), contract.warm_connections.into(), 0, WARM_CONNECTIONS_MAX, faults);
@@ -56,7 +61,22 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     for (i, rule) in contract.codes.iter().enumerate() {
         code(&[root, &["codes", &i.to_string()]].concat(), rule, faults);
     }
-    for (key, length) in [("codes", contract.codes.len()), ("limit_headers", contract.limit_headers.len())] {
+    for (i, rule) in contract.waits.iter().enumerate() {
+        wait(&[root, &["waits", &i.to_string()]].concat(), rule, faults);
+    }
+    for (i, host) in contract.hosts.iter().enumerate() {
+        if !is_host(host) {
+            let happened = format!("`{host}` is no host");
+            let hint = "a name without scheme, port and path; a leading `*.` is a customer's own";
+            faults.push(Fault::new(&[root, &["hosts", &i.to_string()]].concat(), FaultKind::BadUrl, happened, hint));
+        }
+    }
+    for (key, length) in [
+        ("codes", contract.codes.len()),
+        ("limit_headers", contract.limit_headers.len()),
+        ("waits", contract.waits.len()),
+        ("hosts", contract.hosts.len()),
+    ] {
         if length > LIST_MAX {
             let happened = format!("{length} entries; {LIST_MAX} is the most");
             faults.push(Fault::new(&at(key), FaultKind::TooMany, happened, "remove some"));
@@ -64,7 +84,21 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     }
     if let Some(idempotency) = &contract.idempotency {
         let at = at("idempotency");
-        header_name(&[&at[..], &["header"]].concat(), &idempotency.header, faults);
+        match &idempotency.member {
+            None => header_name(&[&at[..], &["header"]].concat(), &idempotency.header, faults),
+            Some(path) if idempotency.header.is_empty() => {
+                member_path(&[&at[..], &["member"]].concat(), path, faults);
+            }
+            Some(_) => faults.push(Fault::new(
+                &[&at[..], &["member"]].concat(),
+                FaultKind::Contradiction,
+                "a key stands in a header or in the body, not in both",
+                "keep one of the two",
+            )),
+        }
+        if let Some(path) = &idempotency.only_with {
+            member_path(&[&at[..], &["only_with"]].concat(), path, faults);
+        }
         if let Some(replay) = &idempotency.replay_header {
             header_name(&[&at[..], &["replay_header"]].concat(), replay, faults);
         }
@@ -223,23 +257,63 @@ fn header_name(at: &[&str], name: &str, faults: &mut Vec<Fault>) {
     }
 }
 
+/// `api.example.com`, or `*.example.com` where each customer has a name of its own.
+fn is_host(host: &str) -> bool {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    name.contains('.')
+        && name.split('.').all(|label| {
+            !label.is_empty() && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        })
+}
+
+fn member_path(at: &[&str], path: &str, faults: &mut Vec<Fault>) {
+    if path.split('.').any(str::is_empty) {
+        let happened = format!("`{path}` is no member of a JSON body");
+        faults.push(Fault::new(
+            at,
+            FaultKind::BadCode,
+            happened,
+            "members joined by dots, for example error.limit.reset",
+        ));
+    }
+}
+
+fn wait(at: &[&str], rule: &WaitRule, faults: &mut Vec<Fault>) {
+    member_path(&[at, &["at"]].concat(), &rule.at, faults);
+    for (key, path) in [("has", &rule.has), ("per_second", &rule.per_second)] {
+        path.iter().for_each(|path| member_path(&[at, &[key]].concat(), path, faults));
+    }
+    if rule.has.is_some() != rule.per_second.is_some() {
+        let happened = "a bucket that refills says what it `has` and what comes in `per_second`";
+        faults.push(Fault::new(&[at, &["has"]].concat(), FaultKind::Contradiction, happened, "say both or neither"));
+    }
+}
+
 fn code(at: &[&str], rule: &CodeRule, faults: &mut Vec<Fault>) {
     let member = |key| [at, &[key]].concat();
-    let hint = "`body:` and members of a JSON body joined by dots (body:error.code), or `header:` and a name";
+    let words = [rule.is.is_some(), !rule.is_any.is_empty(), rule.contains.is_some(), !rule.contains_any.is_empty()];
+    let words = words.into_iter().filter(|there| *there).count();
+    let hint = "`body:` and members of a JSON body joined by dots (body:error.code), `header:` and a name, or `text`";
     match rule.at.split_once(':') {
         Some(("body", path)) if !path.is_empty() && path.split('.').all(|m| !m.is_empty()) => {}
         Some(("header", name)) => header_name(&member("at"), name, faults),
+        None if rule.at == TEXT && words > 0 => {}
+        None if rule.at.is_empty() && words == 0 && !rule.statuses.is_empty() => {}
         _ => {
-            let happened = format!("`{}` is no place to read a code from", rule.at);
+            let happened = match rule.at.as_str() {
+                "" => "no place says where the code stands".to_owned(),
+                TEXT => "a body as text always is there: nothing says what it contains".to_owned(),
+                at => format!("`{at}` is no place to read a code from"),
+            };
             faults.push(Fault::new(&member("at"), FaultKind::BadCode, happened, hint));
         }
     }
-    if rule.is.is_some() && rule.contains.is_some() {
+    if words > 1 {
         faults.push(Fault::new(
             &member("contains"),
             FaultKind::Contradiction,
-            "a code `is` something or `contains` it, not both",
-            "keep one of the two",
+            "a code `is` something or `contains` it, and is it or one of several, not both",
+            "keep one of is, is_any, contains and contains_any",
         ));
     }
     for (i, status) in rule.statuses.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What is refused, and where it is said to be.
 
 use super::*;
-use crate::contract::{CodeMeaning, CodeRule, Contract, Idempotency, RouteRule};
+use crate::contract::{CodeMeaning, CodeRule, Contract, Idempotency, RouteRule, ValueFormat, WaitRule};
 
 fn contract() -> Contract {
     Contract { base_url: "https://api.example.com".into(), ..Contract::default() }
@@ -13,6 +13,7 @@ fn route(pattern: &str, class: &str) -> RouteRule {
         class: class.into(),
         idempotency_header: None,
         repeatable: false,
+        disguised: false,
         content_ignores: vec![],
     }
 }
@@ -143,12 +144,41 @@ fn routes() {
     check_one("providers.shop.routes.1.class", NoKey, |_, c| {
         c.idempotency = Some(Idempotency {
             header: "Idempotency-Key".into(),
+            member: None,
+            only_with: None,
             retention_seconds: 1,
             methods: vec!["POST".into()],
             replay_header: None,
         });
         c.routes = vec![route("POST /a", "idempotent_write"), route("PUT /a", "idempotent_write")];
     });
+}
+
+#[test]
+fn waits_and_keys_in_bodies() {
+    use FaultKind::*;
+    let wait = |at: &str, has: Option<&str>, per_second: Option<&str>| WaitRule {
+        at: at.into(),
+        format: ValueFormat::Auto,
+        has: has.map(Into::into),
+        per_second: per_second.map(Into::into),
+    };
+    check_one("providers.shop.waits.0.at", BadCode, |_, c| c.waits = vec![wait("a..b", None, None)]);
+    check_one("providers.shop.waits.0.has", Contradiction, |_, c| c.waits = vec![wait("a", None, Some("b"))]);
+    check_one("providers.shop.waits.0.per_second", BadCode, |_, c| c.waits = vec![wait("a", Some("b"), Some(""))]);
+    assert_eq!(faults(|_, c| c.waits = vec![wait("a.b", Some("c"), Some("d"))]), []);
+    let keys = |header: &str, member: Option<&str>| Idempotency {
+        header: header.into(),
+        member: member.map(Into::into),
+        only_with: None,
+        retention_seconds: 1,
+        methods: vec!["POST".into()],
+        replay_header: None,
+    };
+    check_one("providers.shop.idempotency.header", BadHeader, |_, c| c.idempotency = Some(keys("", None)));
+    check_one("providers.shop.idempotency.member", BadCode, |_, c| c.idempotency = Some(keys("", Some("a."))));
+    check_one("providers.shop.idempotency.member", Contradiction, |_, c| c.idempotency = Some(keys("X", Some("a"))));
+    assert_eq!(faults(|_, c| c.idempotency = Some(keys("", Some("idempotency_key")))), []);
 }
 
 #[test]
@@ -161,18 +191,30 @@ fn headers_codes_and_names() {
     let rule = |at: &str| CodeRule {
         at: at.into(),
         is: None,
+        is_any: Vec::new(),
         contains: None,
+        contains_any: Vec::new(),
         statuses: Vec::new(),
         means: CodeMeaning::Throttled,
         before_work: None,
         wait_seconds: None,
     };
-    for at in ["error.code", "body:", "body:a..b", "cookie:x"] {
+    for at in ["error.code", "body:", "body:a..b", "cookie:x", "", "text"] {
         check_one("providers.shop.codes.0.at", BadCode, |_, c| c.codes = vec![rule(at)]);
     }
     check_one("providers.shop.codes.0.contains", Contradiction, |_, c| {
         c.codes = vec![CodeRule { is: Some("a".into()), contains: Some("b".into()), ..rule("body:a") }];
     });
+    check_one("providers.shop.codes.0.contains", Contradiction, |_, c| {
+        c.codes = vec![CodeRule { is_any: vec!["a".into()], contains_any: vec!["b".into()], ..rule("text") }];
+    });
+    let by_status = CodeRule { statuses: vec![477], ..rule("") };
+    let by_text = CodeRule { contains: Some("Retry later".into()), ..rule("text") };
+    assert_eq!(faults(|_, c| c.codes = vec![by_status, by_text]), []);
+    for host in ["https://a.example", "a.example/x", "a..example", "*.", "A.example", "a"] {
+        check_one("providers.shop.hosts.0", BadUrl, |_, c| c.hosts = vec![host.into()]);
+    }
+    assert_eq!(faults(|_, c| c.hosts = vec!["*.shop.example".into(), "shop.example".into()]), []);
     for name in ["~x", "-", "UPPER", "a/b", ""] {
         let mut policy = Policy::default();
         policy.providers.insert(name.into(), contract());
