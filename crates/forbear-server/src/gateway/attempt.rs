@@ -19,7 +19,7 @@ use super::Gateway;
 use super::call::Call;
 use super::copy::Recorder;
 use super::marks::Marks;
-use super::{location, own};
+use super::{disguise, location, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
 use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
@@ -44,7 +44,7 @@ pub(super) struct Answered {
 enum Held {
     /// Not read yet.
     Open(AnswerBody),
-    /// A refusal, read for its meaning.
+    /// A refusal, or what may be one in disguise, read for its meaning.
     Begun(Begun),
 }
 
@@ -145,12 +145,16 @@ impl Call {
         let Answer { head, body, .. } = answer;
         let status = head.status.as_u16();
         let received = self.gateway.shard.clock().now();
-        let (held, read) = if status < 400 {
+        let contract = &self.understood.provider.compiled.contract;
+        let (held, read) = if status < 400 && self.understood.disguised && disguise::is_possible(contract, &head) {
+            let begun = disguise::begin(&head, body).await;
+            let bytes = begun.bytes();
+            (Held::Begun(begun), Some(bytes))
+        } else if status < 400 {
             (Held::Open(body), None)
         } else {
             let facts = ResponseFacts { status, headers: &head.headers, body: None, received };
-            let classification =
-                classify(&self.understood.provider.compiled.contract, self.understood.class.rank, &facts);
+            let classification = classify(contract, self.understood.class.rank, &facts);
             self.refused = Some((attempt, HeadSeen { status, classification }));
             let mut begun = pin!(relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX));
             let begun = match timeout(REFUSAL_SOON, &mut begun).await {

@@ -84,6 +84,7 @@ pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<Age
     if let Err(response) = call.read_body(incoming).await {
         return response;
     }
+    call.read_key();
     let content = match call.seal() {
         Ok(content) => content,
         Err(e) => return own::refusal(&Refusal::new(Kind::InternalError, e.to_string())),

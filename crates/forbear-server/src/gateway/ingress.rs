@@ -61,6 +61,8 @@ pub(super) struct Understood {
     pub route: Route,
     pub class: Class,
     pub repeatable: bool,
+    /// A success may hold an error.
+    pub disguised: bool,
     pub content_ignores: Vec<Box<str>>,
     pub key: Option<KeyUsed>,
     /// A field to add for the key, where the agent gave none.
@@ -132,6 +134,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         run,
         scope,
         repeatable: matched.repeatable,
+        disguised: matched.disguised,
         content_ignores: matched.content_ignores.to_vec(),
         route: matched.template,
         class,
@@ -151,8 +154,9 @@ fn overrides_method(fields: &HeaderMap) -> bool {
     METHOD_OVERRIDES.iter().any(|name| fields.contains_key(name))
 }
 
-/// The secret of a credential, however it is spelled: one key is one account. The scheme is left out, and of `Basic` the
-/// user alone counts where there is no password, as with services whose key may be sent either way.
+/// The secret of a credential, however it is spelled: one key is one account. The scheme is left out, of `Basic` the user
+/// alone counts where there is no password, as with services whose key may be sent either way, and of a signature who
+/// signed.
 fn secret_of(value: &[u8]) -> Zeroizing<Vec<u8>> {
     let value = value.trim_ascii();
     let (scheme, rest) = match value.iter().position(|b| *b == b' ') {
@@ -165,8 +169,21 @@ fn secret_of(value: &[u8]) -> Zeroizing<Vec<u8>> {
         let pair = Zeroizing::new(pair);
         return Zeroizing::new(pair.strip_suffix(b":").unwrap_or(&pair).to_vec());
     }
+    if scheme.eq_ignore_ascii_case(b"aws4-hmac-sha256")
+        && let Some(account) = signer(rest)
+    {
+        return Zeroizing::new(account);
+    }
     let is_known = [b"bearer".as_slice(), b"token", b"apikey", b"key"].iter().any(|s| scheme.eq_ignore_ascii_case(s));
     Zeroizing::new(if is_known { rest } else { value }.to_vec())
+}
+
+/// Who signed, for which region and service: `Credential=KEY/20260101/us-east-1/s3/aws4_request` without its day. A signature
+/// is another one each call, and no account.
+fn signer(fields: &[u8]) -> Option<Vec<u8>> {
+    let credential = fields.split(|b| *b == b',').find_map(|field| field.trim_ascii().strip_prefix(b"Credential="))?;
+    let parts = credential.split(|b| *b == b'/').enumerate().filter(|(at, _)| *at != 1).map(|(_, part)| part);
+    Some(parts.collect::<Vec<_>>().join(&b'/'))
 }
 
 fn path_of(rest: &str) -> &str {
@@ -259,7 +276,7 @@ fn key(
     reference: Option<&str>,
 ) -> Result<KeyAndField, Refusal> {
     let contract = asked.provider.compiled.contract.idempotency.as_ref();
-    let by_contract = contract.filter(|i| i.methods.iter().any(|m| m == asked.method));
+    let by_contract = contract.filter(|i| !i.header.is_empty() && i.methods.iter().any(|m| m == asked.method));
     let by_route = asked.matched.idempotency_header;
     let name = match by_route.or(by_contract.map(|i| i.header.as_str())) {
         None => IDEMPOTENCY_KEY,
@@ -352,5 +369,21 @@ mod tests {
             fields.insert(FORBEAR_DEADLINE, text.parse().unwrap());
             assert_eq!(deadline(&fields, now, 900).ok(), Some(Wall(at)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_signature_is_the_account_that_signed() {
+        let signed = |day: &str, region: &str, signature: &str| {
+            let value = format!(
+                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{day}/{region}/bedrock/aws4_request, SignedHeaders=host;x-amz-date, \
+                 Signature={signature}"
+            );
+            secret_of(value.as_bytes()).to_vec()
+        };
+        let one = signed("20260101", "us-east-1", "aa");
+        assert_eq!(one, b"AKIDEXAMPLE/us-east-1/bedrock/aws4_request");
+        assert_eq!(one, signed("20260102", "us-east-1", "bb"));
+        assert_ne!(one, signed("20260101", "eu-west-1", "aa"));
+        assert_eq!(secret_of(b"AWS4-HMAC-SHA256 Signature=aa").to_vec(), b"AWS4-HMAC-SHA256 Signature=aa");
     }
 }

@@ -49,7 +49,7 @@ fn links(provider: &Provider, prefix: &str, text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// Path and query of an absolute URL of the provider's own origin.
+/// Path and query of an absolute URL of the provider's own origin, or of another host that is this same API.
 fn own_path<'v>(provider: &Provider, url: &'v str) -> Option<&'v str> {
     let scheme = if provider.origin.is_tls() { "https://" } else { "http://" };
     let head = url.get(..scheme.len())?;
@@ -58,5 +58,7 @@ fn own_path<'v>(provider: &Provider, url: &'v str) -> Option<&'v str> {
     let own = provider.origin.authority().as_str();
     let default_port = if provider.origin.is_tls() { ":443" } else { ":80" };
     let bare = |a: &str| a.strip_suffix(default_port).unwrap_or(a).to_ascii_lowercase();
-    (head.eq_ignore_ascii_case(scheme) && bare(authority) == bare(own)).then_some(path)
+    let said = bare(authority);
+    let is_own = said == bare(own) || provider.compiled.contract.hosts.contains(&said);
+    (head.eq_ignore_ascii_case(scheme) && is_own).then_some(path)
 }

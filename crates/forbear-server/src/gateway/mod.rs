@@ -5,8 +5,10 @@
 //! whether or when something is sent.
 
 mod attempt;
+mod body_key;
 mod call;
 mod copy;
+mod disguise;
 mod ingress;
 mod location;
 mod marks;

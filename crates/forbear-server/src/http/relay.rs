@@ -167,21 +167,35 @@ pub struct Begun {
 }
 
 /// Reads an answer's body to its end, until more than `bytes_max` are there, or for so long; what is slower comes later.
-pub async fn begin(mut body: AnswerBody, bytes_max: usize, within: Duration) -> Begun {
-    let (mut frames, mut bytes) = (VecDeque::new(), 0);
-    let until = Instant::now() + within;
+pub async fn begin(body: AnswerBody, bytes_max: usize, within: Duration) -> Begun {
+    begin_until(body, bytes_max, within, |_| false).await
+}
+
+/// As [`begin`], and no further than to what is `enough`: the end of the body is then still to come, so that it is told
+/// when the agent has it.
+pub async fn begin_until(
+    mut body: AnswerBody,
+    bytes_max: usize,
+    within: Duration,
+    enough: impl Fn(&Begun) -> bool,
+) -> Begun {
+    let mut begun = Begun { frames: VecDeque::new(), rest: Ok(None) };
+    let (mut bytes, until) = (0, Instant::now() + within);
     while bytes <= bytes_max {
         match timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => {
                 bytes += frame.data_ref().map_or(0, Bytes::len);
-                frames.push_back(frame);
+                begun.frames.push_back(frame);
+                if enough(&begun) {
+                    break;
+                }
             }
-            Ok(Some(Err(cut))) => return Begun { frames, rest: Err(cut) },
-            Ok(None) => return Begun { frames, rest: Ok(None) },
+            Ok(Some(Err(cut))) => return Begun { rest: Err(cut), ..begun },
+            Ok(None) => return begun,
             Err(_) => break,
         }
     }
-    Begun { frames, rest: Ok(Some(body)) }
+    Begun { rest: Ok(Some(body)), ..begun }
 }
 
 impl Begun {
