@@ -1,6 +1,7 @@
 //! What ships: the contracts, as they stand in `providers/`, and the defaults under any file.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use forbear_core::contract::Contract;
 use forbear_core::policy::Policy;
@@ -9,15 +10,23 @@ use serde_json::Value as Json;
 use super::fault::{Code, ConfigFault};
 use super::merge::merge;
 use super::settings::Settings;
-use super::tree;
+use super::tree::{self, Node};
+
+macro_rules! shipped {
+    ($($name:literal)*) => { &[$(($name, include_str!(concat!("../../../../providers/", $name, ".yaml")))),*] };
+}
 
 /// Name and text of each.
-pub(super) const CONTRACTS: &[(&str, &str)] = &[
-    ("anthropic", include_str!("../../../../providers/anthropic.yaml")),
-    ("github", include_str!("../../../../providers/github.yaml")),
-    ("openai", include_str!("../../../../providers/openai.yaml")),
-    ("stripe", include_str!("../../../../providers/stripe.yaml")),
-];
+pub(super) const CONTRACTS: &[(&str, &str)] = shipped!(
+    "adyen" "airtable" "anthropic" "aws" "azure_openai" "bedrock" "cloudflare" "cohere" "deepseek" "discord" "gemini"
+    "github" "gitlab" "google_workspace" "groq" "hubspot" "huggingface" "intercom" "jira" "linear" "mistral" "msgraph"
+    "notion" "okta" "openai" "openrouter" "pagerduty" "paypal" "reddit" "salesforce" "sendgrid" "shopify" "slack" "square"
+    "stripe" "together" "twilio" "vercel" "vertex" "x" "xai" "zendesk"
+);
+
+/// They never change, and reading them is most of loading a configuration.
+static READ: LazyLock<Vec<(&str, Result<Node, String>)>> =
+    LazyLock::new(|| CONTRACTS.iter().map(|(name, text)| (*name, tree::read(text).map_err(|e| e.said))).collect());
 
 pub(super) type Contracts = (BTreeMap<&'static str, Json>, Json);
 
@@ -29,9 +38,9 @@ pub(super) fn contracts() -> Result<Contracts, Box<ConfigFault>> {
     };
     let no_contract = serde_json::to_value(Contract::default()).map_err(|e| broken("", e.to_string()))?;
     let mut shipped = BTreeMap::new();
-    for (name, text) in CONTRACTS {
-        let node = tree::read(text).map_err(|e| broken(name, e.said))?;
-        let (mut whole, _) = merge(&no_contract, &BTreeMap::new(), &no_contract, &node);
+    for (name, node) in READ.iter() {
+        let node = node.as_ref().map_err(|said| broken(name, said.clone()))?;
+        let (mut whole, _) = merge(&no_contract, &BTreeMap::new(), &no_contract, node);
         if let Some(members) = whole.as_object_mut() {
             members.remove("providers");
         }

@@ -83,7 +83,7 @@ async fn an_unknown_provider_gets_404_with_the_known_ones() {
         let answer = server.ask(&Call::get(target)).await;
         assert!([400, 404].contains(&answer.status), "{target}: {answer:?}");
         let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
-        assert!(answer.status == 400 || detail.contains("anthropic, github, openai, p, stripe"), "{detail}");
+        assert!(answer.status == 400 || detail.contains(", openrouter, p, pagerduty, "), "{detail}");
     }
     assert_eq!(server.ask(&Call::get("/nobody/ok")).await.status, 404);
     assert_eq!(server.ask(&Call::get("/p/ok")).await.status, 200);

@@ -98,11 +98,113 @@ fn the_example_of_a_provider_in_the_default_file_loads() {
 #[test]
 fn the_built_in_contracts_have_the_shape_of_a_provider() {
     for (name, text) in built_in::CONTRACTS {
-        let indented: String = text.lines().map(|l| format!("    {l}\n")).collect();
+        let mut indented: String = text.lines().map(|l| format!("    {l}\n")).collect();
+        let mut own = String::new();
+        if !text.contains("\nbase_url:") {
+            indented.push_str("    base_url: https://own.example\n");
+            own = format!("  {name}: {{base_url: https://own.example}}\n");
+        }
         // As a file of a user's, it is checked key by key.
-        let loaded = loaded(&format!("providers:\n  copy-of-{name}:\n{indented}"));
+        let loaded = loaded(&format!("providers:\n{own}  copy-of-{name}:\n{indented}"));
         let copy = &loaded.compiled.provider(&format!("copy-of-{name}")).unwrap().contract;
         assert_eq!(copy, &loaded.compiled.provider(name).unwrap().contract, "{name}");
+        assert!(!copy.sources.is_empty() && loaded.warnings.faults.is_empty(), "{name}");
+        // Statuses of success are looked into only where a code names one.
+        let named = copy.codes.iter().any(|rule| rule.statuses.iter().any(|status| *status < 400));
+        assert!(named || !copy.routes.iter().any(|route| route.disguised), "{name}");
+    }
+}
+
+/// The providers that facts were gathered of, and the file that speaks of each: who is asked at one host has one contract.
+const KNOWN: [(&str, &str); 44] = [
+    ("openai", "openai"),
+    ("azure_openai", "azure_openai"),
+    ("anthropic", "anthropic"),
+    ("gemini", "gemini"),
+    ("vertex", "vertex"),
+    ("aws", "aws"),
+    ("bedrock", "bedrock"),
+    ("mistral", "mistral"),
+    ("cohere", "cohere"),
+    ("groq", "groq"),
+    ("together", "together"),
+    ("openrouter", "openrouter"),
+    ("xai", "xai"),
+    ("deepseek", "deepseek"),
+    ("huggingface", "huggingface"),
+    ("github_rest", "github"),
+    ("github_graphql", "github"),
+    ("gitlab", "gitlab"),
+    ("stripe", "stripe"),
+    ("paypal", "paypal"),
+    ("adyen", "adyen"),
+    ("square", "square"),
+    ("slack", "slack"),
+    ("discord", "discord"),
+    ("shopify_rest", "shopify"),
+    ("shopify_graphql", "shopify"),
+    ("twilio", "twilio"),
+    ("sendgrid", "sendgrid"),
+    ("notion", "notion"),
+    ("linear", "linear"),
+    ("jira", "jira"),
+    ("hubspot", "hubspot"),
+    ("salesforce", "salesforce"),
+    ("zendesk", "zendesk"),
+    ("intercom", "intercom"),
+    ("pagerduty", "pagerduty"),
+    ("google_workspace", "google_workspace"),
+    ("msgraph", "msgraph"),
+    ("x", "x"),
+    ("reddit", "reddit"),
+    ("airtable", "airtable"),
+    ("cloudflare", "cloudflare"),
+    ("vercel", "vercel"),
+    ("okta", "okta"),
+];
+
+#[test]
+fn every_known_provider_has_a_file_and_every_file_ships() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../providers");
+    let files = std::fs::read_dir(directory).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = files.filter_map(|f| f.strip_suffix(".yaml").map(String::from)).collect();
+    files.sort_unstable();
+    let shipped: Vec<&str> = built_in::CONTRACTS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(files, shipped);
+    for (known, file) in KNOWN {
+        assert!(shipped.contains(&file), "{known}");
+    }
+    let spoken_of: std::collections::BTreeSet<&str> = KNOWN.iter().map(|(_, file)| *file).collect();
+    assert_eq!(spoken_of.len(), shipped.len());
+}
+
+/// Without a host of its own such a contract is none that could be asked; with one it is.
+#[test]
+fn a_contract_without_a_host_holds_once_the_file_names_one() {
+    assert!(loaded("").compiled.provider("zendesk").is_none());
+    let own = loaded(
+        "providers:\n  zendesk: {base_url: https://acme.zendesk.com}\n  shop: {extends: shopify, base_url: https://s.myshopify.com}\n",
+    );
+    assert_eq!(own.compiled.provider("zendesk").unwrap().contract.limit_headers.len(), 6);
+    assert_eq!(own.compiled.provider("shop").unwrap().contract.waits.len(), 1);
+    let errors = load_text("x", "providers: {zendesk: {scope: {max_concurrent_requests: 2}}}").unwrap_err();
+    let said = errors.render(false);
+    assert!(said.contains("base_url: https://<name>.zendesk.com"), "{said}");
+}
+
+#[test]
+fn a_slip_in_a_contract_is_named_with_its_line() {
+    for (text, line, what) in [
+        ("providers:\n  p:\n    base_url: https://p.example\n    codez: []\n", ":4:", "codez"),
+        ("providers:\n  p:\n    base_url: https://p.example\n    waits:\n      - {at: a, unit: s}\n", ":5:", "unit"),
+        (
+            "providers:\n  p:\n    base_url: https://p.example\n    codes:\n      - {at: txt, means: throttled}\n",
+            ":5:",
+            "txt",
+        ),
+    ] {
+        let said = load_text("x.yaml", text).unwrap_err().render(false);
+        assert!(said.contains(line) && said.contains(what), "{said}");
     }
 }
 

@@ -123,7 +123,7 @@ fn the_cores_faults_point_at_their_lines() {
         "f.yaml:1:40: error FB1007: request_classes.read.max_attempts: 0 is not between 1 and 100",
         "",
     );
-    check_ends("providers:\n  x: {}\n", "f.yaml:2:3: error FB1014: providers.x.base_url: no base_url", "");
+    check_ends("providers:\n  q: {}\n", "f.yaml:2:3: error FB1014: providers.q.base_url: no base_url", "");
     check_ends("providers: {x: {base_url: \"https://x.example/\"}}", "f.yaml:1:27: error FB1014: ", "begins with one");
     check_ends(
         "body_replay_bytes_max: 300000000\nreplay_bytes_total_max: 400000000\n",
@@ -170,7 +170,7 @@ fn a_base_must_be_there_and_end_somewhere() {
         "f.yaml:1:26: error FB1009: providers.x.extends: there is no provider `opnai` to extend; did you mean `openai`?",
         "",
     );
-    check_ends("providers: {x: {extends: x}}", "f.yaml:1:26: error FB1008: providers.x.extends: ", "");
+    check_ends("providers: {q: {extends: q}}", "f.yaml:1:26: error FB1008: providers.q.extends: ", "");
     let circle =
         "providers:\n  a: {extends: b, base_url: https://a.example}\n  b: {extends: a, base_url: https://b.example}\n";
     assert_eq!(faults(circle).len(), 2);
