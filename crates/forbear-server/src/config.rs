@@ -27,6 +27,11 @@ pub const fn default_text() -> &'static str {
     include_str!("../../../forbear.default.yaml")
 }
 
+/// The names of the built-in contracts, those without a host included.
+pub fn contract_names() -> impl Iterator<Item = &'static str> {
+    built_in::CONTRACTS.iter().map(|(name, _)| *name)
+}
+
 /// The text of a built-in contract.
 #[must_use]
 pub fn contract_text(provider: &str) -> Option<&'static str> {
