@@ -14,6 +14,9 @@ mod shape;
 mod suggest;
 mod tree;
 
+use std::collections::BTreeMap;
+
+use forbear_core::contract::Contract;
 use forbear_core::policy::Policy;
 use serde_json::Value as Json;
 
@@ -25,6 +28,24 @@ pub use settings::{JournalReads, LogFormat, Settings, Upstream};
 #[must_use]
 pub const fn default_text() -> &'static str {
     include_str!("../../../forbear.default.yaml")
+}
+
+/// Every contract that is known under this configuration: those in force, and the built-in ones that a `base_url` is
+/// missing for.
+#[must_use]
+pub fn known_contracts(loaded: &Loaded) -> BTreeMap<String, Contract> {
+    let shipped = built_in::contracts().map(|(shipped, _)| shipped).unwrap_or_default();
+    let shipped =
+        shipped.into_iter().filter_map(|(name, json)| Some((name.into(), serde_json::from_value(json).ok()?)));
+    let mut known: BTreeMap<String, Contract> = shipped.collect();
+    known.extend(loaded.compiled.policy.providers.clone());
+    known
+}
+
+/// A contract as it could stand in a file.
+#[must_use]
+pub fn contract_yaml(contract: &Contract) -> String {
+    serde_saphyr::to_string(contract).unwrap_or_default()
 }
 
 /// The names of the built-in contracts, those without a host included.

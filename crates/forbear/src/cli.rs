@@ -14,6 +14,11 @@ Exit codes:
   3  no server could be reached
   4  what was named does not exist";
 
+const EXPLAIN_EXAMPLE: &str = "\
+For example:
+  curl -si https://api.openai.com/v1/models |
+    forbear explain-response --provider openai";
+
 /// The one owner of retries between AI agents and the HTTP APIs they call.
 #[derive(Debug, Parser)]
 #[command(name = "forbear", version, after_help = EXIT_CODES, max_term_width = 80)]
@@ -39,6 +44,18 @@ pub(crate) enum Command {
     /// The configuration: what is the default, is mine right, what may be said
     #[command(subcommand)]
     Config(Config),
+    /// The providers that are known: where each is, and what its contract says
+    Providers(OfConfiguration),
+    /// One provider's contract, with its sources
+    Provider {
+        /// As `forbear providers` lists it
+        name: String,
+        #[command(flatten)]
+        of: OfConfiguration,
+    },
+    /// How a provider's answer would be read, and why; the response on stdin
+    #[command(after_help = EXPLAIN_EXAMPLE)]
+    ExplainResponse(Explain),
     /// What is known of each quota: when it opens, what is left, who waits
     Scopes(Server),
     /// What was asked, newest first
@@ -128,6 +145,31 @@ pub(crate) struct Sim {
     /// The first one; with `--seeds 1` that one alone
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OfConfiguration {
+    /// A configuration file; without one the defaults hold
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Whose answer it is, as `forbear providers` lists it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: String,
+    /// The class of the call; without one its route's or method's
+    #[arg(long)]
+    pub(crate) class: Option<String>,
+    /// The method of the call
+    #[arg(long, default_value = "GET")]
+    pub(crate) method: String,
+    /// The path of the call at the provider, for what its route says
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    #[command(flatten)]
+    pub(crate) of: OfConfiguration,
 }
 
 #[derive(Debug, Subcommand)]

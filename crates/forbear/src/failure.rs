@@ -87,6 +87,15 @@ impl Failure {
     }
 }
 
+/// What was asked cannot be, and what could be asked instead.
+#[derive(Debug, thiserror::Error)]
+#[error("{happened}")]
+pub(crate) struct NotSo {
+    pub(crate) exit: Exit,
+    pub(crate) happened: String,
+    pub(crate) to_do: String,
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let error = match error.downcast::<ClientError>() {
@@ -100,6 +109,10 @@ impl From<anyhow::Error> for Failure {
         };
         let error = match error.downcast::<ConfigErrors>() {
             Ok(faults) => return Self::faults(faults),
+            Err(error) => error,
+        };
+        let error = match error.downcast::<NotSo>() {
+            Ok(NotSo { exit, happened, to_do }) => return Self { to_do: Some(to_do), ..Self::new(exit, happened) },
             Err(error) => error,
         };
         let usage = error.downcast_ref::<RunError>().is_some_and(|e| !matches!(e, RunError::Output(_)));

@@ -37,6 +37,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, output: Output) -> anyhow::Result<failure::Exit> {
     match &arguments.command {
         Command::Config(command) => commands::config::run(command, output),
+        Command::Providers(of) => commands::providers::list(of, output),
+        Command::Provider { name, of } => commands::providers::show(name, of, output),
+        Command::ExplainResponse(options) => commands::explain::run(options, output),
         Command::Completions { shell } => commands::own::completions(*shell),
         Command::Man => commands::own::man(),
         Command::Lab(cli::Lab::Sim(options)) => commands::lab::sim(options, output),
@@ -55,7 +58,13 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Actions(options) => commands::actions::run(options, output).await,
         Command::Action { id, server } => commands::action::run(id, server, output).await,
         Command::Task(cli::Task::Cancel { id, server }) => commands::task::cancel(id, server, output).await,
-        Command::Config(_) | Command::Completions { .. } | Command::Man | Command::Lab(cli::Lab::Sim(_)) => {
+        Command::Config(_)
+        | Command::Providers(_)
+        | Command::Provider { .. }
+        | Command::ExplainResponse(_)
+        | Command::Completions { .. }
+        | Command::Man
+        | Command::Lab(cli::Lab::Sim(_)) => {
             unreachable!("these need no runtime and were run without one")
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forbear_lab::drill::{Call, Provided, ask};
 
-use crate::rig::{Server, forbear};
+use crate::rig::{Server, forbear, forbear_given};
 
 const SCENARIO: &str = "\
 routes:
@@ -171,4 +171,49 @@ fn wrong_usage_ends_with_2_and_as_json_where_asked() {
     let ran = forbear(&["nothing", "--json"]);
     assert_eq!((ran.code, ran.error()["exit"].as_u64()), (2, Some(2)));
     assert_eq!(forbear(&["--help"]).code, 0);
+}
+
+#[test]
+fn providers_are_listed_and_one_is_shown_with_its_sources() {
+    let list = forbear(&["providers"]);
+    assert!(list.code == 0 && list.out.lines().all(|line| line.chars().count() <= 80), "{}", list.out);
+    let items = forbear(&["providers", "--json"]).json()["items"].as_array().unwrap().clone();
+    assert!(items.len() > 40 && items.iter().all(|item| !item["sources"].as_array().unwrap().is_empty()));
+    let shown = forbear(&["provider", "stripe"]);
+    assert!(shown.out.contains("docs.stripe.com/rate-limits"), "{}", shown.out);
+    assert_eq!(forbear(&["provider", "stripe", "--json"]).json()["idempotency"]["retention_seconds"], 86_400);
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("forbear.yaml");
+    std::fs::write(&file, "providers: {stripe: {scope: {max_concurrent_requests: 3}}}\n").unwrap();
+    let merged = forbear(&["provider", "stripe", "--config", file.to_str().unwrap()]);
+    assert!(
+        merged.out.contains("max_concurrent_requests: 3") && merged.out.contains("docs.stripe.com"),
+        "{}",
+        merged.out
+    );
+
+    let unknown = forbear(&["provider", "strip", "--json"]);
+    assert_eq!((unknown.code, unknown.error()["exit"].as_u64()), (4, Some(4)));
+    assert!(unknown.error()["what_to_do"].as_str().unwrap().contains("forbear providers"));
+}
+
+#[test]
+fn a_recorded_response_is_explained() {
+    let response = "HTTP/2 429\r\nretry-after: 7\r\n\r\n{\"error\":{\"code\":\"rate_limit_exceeded\"}}";
+    let ask = ["explain-response", "--provider", "openai"];
+    let told = forbear_given(response, &ask);
+    assert_eq!(told.code, 0, "{}", told.err);
+    for said in ["throttled", "code error.code=rate_limit_exceeded", "in 7.0 s, by retry after `7`", "retry: "] {
+        assert!(told.out.contains(said), "{said} is not in\n{}", told.out);
+    }
+    let json = forbear_given(response, &[&ask[..], &["--method", "POST", "--json"]].concat()).json();
+    assert_eq!(json["classification"]["boundary"]["wait_ms"], 7_000);
+    assert_eq!((json["class"].as_str(), json["effect"].as_str()), (Some("uncertain_write"), Some("not_applied")));
+
+    let bad = forbear_given("what?", &ask);
+    assert!(bad.code == 2 && bad.err.contains("curl -si"), "{}", bad.err);
+    let class = forbear_given(response, &[&ask[..], &["--class", "raed", "--json"]].concat());
+    assert_eq!(class.code, 2);
+    assert!(class.error()["what_to_do"].as_str().unwrap().contains("idempotent_write"));
 }

@@ -1,6 +1,6 @@
 //! The program under test: run once, or as a server that is ended with the test.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -26,7 +26,17 @@ impl Ran {
 }
 
 pub(crate) fn forbear(arguments: &[&str]) -> Ran {
-    let done = program().args(arguments).output().unwrap();
+    forbear_given("", arguments)
+}
+
+/// With something to read.
+pub(crate) fn forbear_given(text: &str, arguments: &[&str]) -> Ran {
+    let (pipe, mut writer) = std::io::pipe().unwrap();
+    let child = program().args(arguments).stdin(pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Who reads nothing closes its end.
+    let _ = writer.write_all(text.as_bytes());
+    drop(writer);
+    let done = child.wait_with_output().unwrap();
     Ran {
         code: done.status.code().unwrap_or(-1),
         out: String::from_utf8(done.stdout).unwrap(),

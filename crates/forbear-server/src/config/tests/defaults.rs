@@ -178,6 +178,17 @@ fn every_known_provider_has_a_file_and_every_file_ships() {
     assert_eq!(spoken_of.len(), shipped.len());
 }
 
+/// `forbear provider NAME --config FILE` prints what could stand in a file.
+#[test]
+fn a_contract_is_written_as_it_is_read() {
+    for (name, contract) in known_contracts(&loaded("")) {
+        let contract = forbear_core::contract::Contract { base_url: "https://own.example".into(), ..contract };
+        let text: String = contract_yaml(&contract).lines().map(|l| format!("    {l}\n")).collect();
+        let again = loaded(&format!("providers:\n  copy:\n{text}"));
+        assert_eq!(again.compiled.provider("copy").unwrap().contract, contract, "{name}");
+    }
+}
+
 /// Without a host of its own such a contract is none that could be asked; with one it is.
 #[test]
 fn a_contract_without_a_host_holds_once_the_file_names_one() {
