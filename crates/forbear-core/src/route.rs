@@ -49,6 +49,8 @@ pub struct RouteTable {
     nodes: Vec<Node>,
     rules: Vec<Rule>,
     idempotency: Option<Idempotency>,
+    /// A code of the contract reads the body of a success.
+    may_disguise: bool,
     /// Some routes say where a success may hold an error, so that others do not.
     names_disguised: bool,
 }
@@ -84,6 +86,7 @@ impl RouteTable {
     pub fn compile(contract: &Contract) -> Result<Self, Vec<(usize, PatternFault)>> {
         let mut table =
             Self { nodes: vec![Node::default()], idempotency: contract.idempotency.clone(), ..Self::default() };
+        table.may_disguise = contract.codes.iter().any(|rule| rule.statuses.iter().any(|status| *status < 400));
         table.names_disguised = contract.routes.iter().any(|rule| rule.disguised);
         let mut faults = Vec::new();
         for (place, rule) in contract.routes.iter().enumerate() {
@@ -167,7 +170,7 @@ impl RouteTable {
                 .and_then(|r| r.idempotency_header.as_deref())
                 .or_else(|| by_contract().map(|i| i.header.as_str()).filter(|header| !header.is_empty())),
             repeatable: known.is_some_and(|r| r.repeatable),
-            disguised: !self.names_disguised || known.is_some_and(|r| r.disguised),
+            disguised: self.may_disguise && (!self.names_disguised || known.is_some_and(|r| r.disguised)),
             content_ignores: known.map_or(&[], |r| &r.content_ignores),
             rule,
         }

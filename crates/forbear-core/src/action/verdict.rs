@@ -262,6 +262,24 @@ mod tests {
         }
     }
 
+    /// The first send may be why the second finds what it does: a PUT with If-Match gets 412, a DELETE 404 or 410.
+    #[test]
+    fn a_repeat_without_a_key_that_meets_its_own_effect_leaves_it_open() {
+        let all = rule(9, &[503]);
+        for status in [404, 410, 412] {
+            let answer = head(status, Kind::Rejected);
+            let s = Situation {
+                answer: Some(&answer),
+                sends: 2,
+                repeatable: true,
+                ..situation(Rank::IdempotentWrite, &all)
+            };
+            let after_doubt = Situation { effect: Effect::Unknown, ..s };
+            assert!(matches!(verdict(after_doubt), Verdict::Unknown(_)), "{status}");
+            assert_eq!(verdict(s), Verdict::Relay(Outcome::Rejected), "{status}");
+        }
+    }
+
     #[test]
     fn a_redirect_does_not_settle_an_attempt_before() {
         let all = rule(9, &[]);

@@ -19,6 +19,8 @@ const SEGMENTS_MAX: usize = 16;
 /// The body as JSON, where it is an object or an array.
 pub(super) fn json(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let parse = |plain: &[u8]| {
+        // RFC 8259 section 8.1 allows to ignore it, and some servers write it.
+        let plain = plain.strip_prefix(b"\xef\xbb\xbf").unwrap_or(plain);
         let first = plain.iter().find(|byte| !byte.is_ascii_whitespace())?;
         if matches!(first, b'{' | b'[') { serde_json::from_slice(plain).ok() } else { None }
     };

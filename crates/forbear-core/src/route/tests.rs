@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::RouteRule;
+use crate::contract::{CodeMeaning, CodeRule, RouteRule};
 
 fn contract(rules: &[(&str, &str)]) -> Contract {
     let routes = rules
@@ -81,6 +81,18 @@ fn a_success_may_hold_an_error_on_the_routes_that_say_so_or_on_all() {
         let table = RouteTable::compile(contract).unwrap();
         ["/graphql", "/a", "/b"].map(|path| table.lookup("POST", path).disguised)
     };
+    assert_eq!(disguised(&contract), [false, false, false], "no code reads a success");
+    contract.codes = vec![CodeRule {
+        at: "body:ok".into(),
+        is: Some("false".into()),
+        is_any: vec![],
+        contains: None,
+        contains_any: vec![],
+        statuses: vec![200],
+        means: CodeMeaning::Rejected,
+        before_work: None,
+        wait_seconds: None,
+    }];
     assert_eq!(disguised(&contract), [true, true, true]);
     contract.routes[0].disguised = true;
     assert_eq!(disguised(&contract), [true, false, false]);

@@ -7,7 +7,9 @@
 #[path = "../governing/rig.rs"]
 mod rig;
 
+mod corpus;
 mod disguise;
+mod hosts;
 
 use std::collections::BTreeMap;
 

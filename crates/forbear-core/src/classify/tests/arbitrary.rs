@@ -77,7 +77,25 @@ fn contract() -> Contract {
             header("x-odd-*", ValueFormat::Prose),
             header("x-odd-reset", ValueFormat::EpochSFloat),
         ],
-        codes: vec![code("body:error.code", "x", CodeMeaning::Exhausted)],
+        codes: vec![
+            code("body:error.code", "x", CodeMeaning::Exhausted),
+            CodeRule {
+                is: None,
+                contains_any: vec!["a".into(), "h".into()],
+                ..code("text", "", CodeMeaning::Throttled)
+            },
+            CodeRule { statuses: vec![200], ..code("body:title", "x", CodeMeaning::Rejected) },
+            CodeRule { is: None, statuses: vec![477], ..code("", "", CodeMeaning::Unavailable) },
+        ],
+        waits: vec![
+            WaitRule { at: "title".into(), format: ValueFormat::Prose, has: None, per_second: None },
+            WaitRule {
+                at: "retry_after".into(),
+                format: ValueFormat::Auto,
+                has: Some("error.resets_in_seconds".into()),
+                per_second: Some("retry_after".into()),
+            },
+        ],
         ..Contract::default()
     }
 }
