@@ -30,6 +30,9 @@ pub struct Contract {
     pub warm_connections: u32,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
+    /// Where the provider checks signatures of AWS's kind (SigV4): how long one is taken. A call signed for another host is
+    /// refused here, and none is held beyond its signature's life.
+    pub signature_seconds: Option<u64>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
     pub scope: ScopeLimits,
     /// Route templates and what they are, the first match wins.
@@ -71,6 +74,7 @@ impl Default for Contract {
             http2_prior_knowledge: false,
             warm_connections: 0,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
+            signature_seconds: None,
             scope: ScopeLimits::default(),
             routes: Vec::new(),
             limit_headers: Vec::new(),

@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 
 use super::Gateway;
 use super::own::Refusal;
+use super::signature;
 use super::table::{Class, Provider};
 use crate::http::{headers, target};
 
@@ -115,6 +116,13 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     };
     let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
+    let deadline = match provider.compiled.contract.signature_seconds {
+        Some(lives) => {
+            let until = signature::check(request, provider.origin.authority().as_str(), lives)?;
+            until.map_or(deadline, |until| until.min(deadline))
+        }
+        None => deadline,
+    };
     let goal = long_field(fields, &FORBEAR_GOAL, GOAL_BYTES_MAX)?.map(Arc::from);
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };

@@ -13,6 +13,7 @@ mod ingress;
 mod location;
 mod marks;
 mod own;
+mod signature;
 mod table;
 
 use std::future::Future;

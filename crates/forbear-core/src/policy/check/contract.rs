@@ -43,6 +43,9 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         faults.push(Fault::new(&at("base_url"), kind, happened, hint));
     }
     bounds(&at("warm_connections"), contract.warm_connections.into(), 0, WARM_CONNECTIONS_MAX, faults);
+    if let Some(lives) = contract.signature_seconds {
+        seconds(&at("signature_seconds"), lives, faults);
+    }
     scope(&at("scope"), contract.scope, faults);
     routes(policy, root, contract, faults);
     names(&at("credential_headers"), contract.credential_headers.iter(), faults);
