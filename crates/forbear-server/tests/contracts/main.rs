@@ -10,6 +10,7 @@ mod rig;
 mod corpus;
 mod disguise;
 mod hosts;
+mod keys;
 mod signature;
 
 use std::collections::BTreeMap;
