@@ -63,6 +63,8 @@ fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
     }
     let listed = s.rule.retry_statuses.contains(&answer.status)
         || (c.kind == Kind::Throttled && s.rule.retry_statuses.contains(&429))
+        // An overload inside a success is what it would be outside.
+        || (c.kind == Kind::Unavailable && answer.status < 400 && s.rule.retry_statuses.contains(&503))
         || (c.kind == Kind::InProgress && s.key_honoured);
     let wanted = match (c.kind, c.should_retry) {
         // The provider's own word, and what no repeat can mend.
@@ -259,6 +261,18 @@ mod tests {
             };
             assert_eq!(verdict(s) == Verdict::Relay(Outcome::Rejected), settled, "{status}");
             assert!(settled || matches!(verdict(s), Verdict::Unknown(_)), "{status}");
+        }
+    }
+
+    #[test]
+    fn an_overload_in_disguise_is_repeated_as_one_that_is_not() {
+        for (statuses, retry) in [(&[503][..], true), (&[429], false)] {
+            let rule = rule(4, statuses);
+            let answer = head(200, Kind::Unavailable);
+            let s = Situation { answer: Some(&answer), effect: Effect::Unknown, ..situation(Rank::Read, &rule) };
+            assert_eq!(matches!(verdict(s), Verdict::Retry(_)), retry, "{statuses:?}");
+            let write = Situation { rank: Rank::UncertainWrite, ..s };
+            assert!(matches!(verdict(write), Verdict::Unknown(_)), "{statuses:?}");
         }
     }
 
