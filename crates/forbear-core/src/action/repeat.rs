@@ -67,7 +67,11 @@ impl Coordinator {
         for known in self.durable.with_content(scope, route, digest) {
             let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
             let how = left.then_some(Joined::FirstLeft).or(request.marked_repeat.then_some(Joined::MarkedRepeat));
-            worst = worst.max(self.standing(request, known, how, now));
+            worst = worst.max(match self.standing(request, known, how, now) {
+                // Of a body that is streamed once only the beginning is known: another's answer is none of its own.
+                Repeat::Joins(open, _) if !request.replayable => Repeat::Open(open),
+                repeat => repeat,
+            });
         }
         worst
     }

@@ -136,11 +136,13 @@ pub(crate) const fn may_have_run(status: u16) -> bool {
 
 /// A refusal of a resend with an honoured key is the provider's word on the action itself, unless it was given by
 /// whoever stands before the key is looked at: authentication, access and routing say nothing of the first send. Nor does a
-/// conflict: it may be the first send, still at work (draft-ietf-httpapi-idempotency-key-header-07).
+/// conflict: it may be the first send, still at work (draft-ietf-httpapi-idempotency-key-header-07); nor a refusal whose body,
+/// which may have said so, was cut.
 #[must_use]
 pub fn settles(s: Situation<'_>, answer: &HeadSeen) -> bool {
     let before_the_key = matches!(answer.status, 401 | 403 | 404 | 405 | 407 | 429);
-    answer.classification.kind == Kind::Rejected && s.key_honoured && !before_the_key
+    let is_whole = s.evidence == Evidence::Answered;
+    answer.classification.kind == Kind::Rejected && s.key_honoured && is_whole && !before_the_key
 }
 
 const fn may_repeat_unknown(s: Situation<'_>) -> bool {
@@ -261,6 +263,8 @@ mod tests {
             };
             assert_eq!(verdict(s) == Verdict::Relay(Outcome::Rejected), settled, "{status}");
             assert!(settled || matches!(verdict(s), Verdict::Unknown(_)), "{status}");
+            let cut = Situation { evidence: Evidence::AnsweredPartially, ..s };
+            assert!(matches!(verdict(cut), Verdict::Unknown(_)), "{status}, cut");
         }
     }
 

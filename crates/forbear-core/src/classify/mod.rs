@@ -45,6 +45,9 @@ mod x_rate_limit;
 pub use body::BODY_BYTES_MAX;
 pub(crate) use codes::TEXT;
 
+/// What stands in a record for words that are not to be recorded.
+const WITHHELD: &str = "[withheld]";
+
 /// Reads one answer. `rank` is that of the action's class.
 #[must_use]
 pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> Classification {
@@ -109,6 +112,21 @@ pub struct ResponseFacts<'a> {
     pub body: Option<&'a [u8]>,
     /// When the head was read.
     pub received: Now,
+}
+
+impl Classification {
+    /// Takes out whatever of the provider's words must not be recorded.
+    pub fn withhold(&mut self, must: impl Fn(&str) -> bool) {
+        let boundary = self.boundary.iter_mut().flat_map(|b| [&mut b.raw, &mut b.reading]);
+        let windows = self.windows.iter_mut().map(|w| &mut w.name);
+        let lists = self.malformed.iter_mut().chain(&mut self.contradictions);
+        for text in boundary.chain(windows).chain(lists).chain(&mut self.code).filter(|text| must(text)) {
+            WITHHELD.clone_into(text);
+        }
+        if must(&self.rule) {
+            self.rule = Cow::Borrowed(WITHHELD);
+        }
+    }
 }
 
 /// The result of DESIGN section 4, "classify first".

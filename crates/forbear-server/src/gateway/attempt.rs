@@ -1,10 +1,12 @@
 //! One send: what goes out, what came back, what that proves. It decides nothing and repeats nothing.
 
+use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use forbear_core::classify::{ResponseFacts, classify};
+use forbear_core::classify::{Classification, ResponseFacts, classify};
 use forbear_core::command::{Command, Commands, Dispatch, Stamp};
 use forbear_core::effect::Evidence;
 use forbear_core::event::Outcome;
@@ -13,7 +15,7 @@ use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response, response};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Gateway;
 use super::call::Call;
@@ -31,8 +33,8 @@ use crate::shard::Shard;
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// How long that may take: its head has said the most of it.
 const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
-/// A refusal whose body takes longer closes its scope before that.
-const REFUSAL_SOON: Duration = Duration::from_millis(20);
+/// So many bytes at the beginning of a credential tell it from other words.
+const SECRET_BEGINS_BYTES: usize = 8;
 
 /// A provider's answer, held until the core says what becomes of it.
 pub(super) struct Answered {
@@ -154,13 +156,14 @@ impl Call {
             (Held::Open(body), None)
         } else {
             let facts = ResponseFacts { status, headers: &head.headers, body: None, received };
-            let classification = classify(contract, self.understood.class.rank, &facts);
+            let mut classification = classify(contract, self.understood.class.rank, &facts);
+            self.withhold_credentials(&mut classification);
             self.refused = Some((attempt, HeadSeen { status, classification }));
             let mut begun = pin!(relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX));
-            let begun = match timeout(REFUSAL_SOON, &mut begun).await {
-                Ok(begun) => begun,
-                Err(_) => {
-                    // Nobody else is to run into what its head has said already.
+            // What came with the head is read first; then nobody else is to run into what the head has said already.
+            let begun = match poll_fn(|cx| Poll::Ready(begun.as_mut().poll(cx))).await {
+                Poll::Ready(begun) => begun,
+                Poll::Pending => {
                     self.heed_refusal();
                     begun.await
                 }
@@ -171,10 +174,24 @@ impl Call {
         };
         let u = &self.understood;
         let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
-        let classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
+        let mut classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
+        self.withhold_credentials(&mut classification);
+        // A refusal that was cut may have said more of it than its head.
+        let is_cut = status >= 400 && matches!(&held, Held::Begun(begun) if begun.cut().is_some());
+        let evidence = if is_cut { Evidence::AnsweredPartially } else { Evidence::Answered };
         self.answered = Some(Answered { attempt, head, body: held });
         let answer = Some(HeadSeen { status, classification });
-        Report { evidence: Evidence::Answered, answer, transport: None }
+        Report { evidence, answer, transport: None }
+    }
+
+    /// A provider may say a credential back; none of it is recorded.
+    fn withhold_credentials(&self, classification: &mut Classification) {
+        let fields = self.understood.provider.credentials.iter().filter_map(|name| self.head.headers.get(name));
+        let words = fields.filter_map(|value| value.to_str().ok()).flat_map(str::split_ascii_whitespace);
+        // Quoted values are cut: the beginning of a secret gives it away.
+        let secrets: Vec<&str> = words.filter_map(|word| word.get(..word.len().min(SECRET_BEGINS_BYTES))).collect();
+        let is_scheme = |word: &str| word.len() < SECRET_BEGINS_BYTES;
+        classification.withhold(|text| secrets.iter().any(|secret| !is_scheme(secret) && text.contains(secret)));
     }
 
     /// What a refusal's head said of the scope holds, though its body was not read to the end.

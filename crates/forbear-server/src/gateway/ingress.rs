@@ -104,6 +104,9 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         None
     };
     let class = class.map_or_else(|| class_of(gateway, &matched, fields), Ok)?;
+    for name in provider.credentials.iter() {
+        end_to_end(fields, name)?;
+    }
     let scope = scope_of(gateway, provider, fields);
     let named_task = field(fields, &FORBEAR_TASK)?.or(task);
     let task = match named_task {
@@ -256,7 +259,9 @@ fn instant(text: &str, now: Wall) -> Option<Wall> {
         return Some(Wall(at.as_millisecond()));
     }
     if let Ok(duration) = text.parse::<jiff::SignedDuration>() {
-        return Some(now.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(0)));
+        // Below nothing is past; beyond all counting is never.
+        let never = if duration.is_negative() { 0 } else { u64::MAX };
+        return Some(now.plus_ms(u64::try_from(duration.as_millis()).unwrap_or(never)));
     }
     // The last days of RFC 3339, which mean `never`, are beyond what a timestamp holds.
     let pieces = Pieces::parse(text).ok()?;
@@ -298,6 +303,7 @@ fn key(
         (None, Some(_)) => Some(ROUTE_KEY_RETENTION_SECONDS),
         (None, None) => None,
     };
+    end_to_end(asked.fields, &name)?;
     let used = |value, origin| KeyUsed { header: name.as_str().to_owned(), value, origin, retention_seconds };
     let given = match idempotency_key::read(asked.fields, &name) {
         KeyReading::Absent => None,
@@ -322,6 +328,15 @@ fn key(
     };
     let field = HeaderValue::from_str(key.as_str()).ok().map(|value| (name.clone(), value));
     Ok((Some(used(key, origin)), field))
+}
+
+/// What `Connection` names ends at this hop: a credential or a key that the provider never sees would count for nothing.
+fn end_to_end(fields: &HeaderMap, name: &HeaderName) -> Result<(), Refusal> {
+    if headers::ends_here(fields, name) {
+        let what = format!("Connection names {name}, which is the provider's: take it out of Connection");
+        return Err(Refusal::new(Kind::BadRequest, what));
+    }
+    Ok(())
 }
 
 fn field<'h>(fields: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
@@ -358,6 +373,8 @@ mod tests {
             ("90s", Some(Wall(91_000))),
             ("PT90S", Some(Wall(91_000))),
             ("-90s", Some(now)),
+            ("PT99999999999999999S", Some(Wall(i64::MAX))),
+            ("9223372036854775807s", Some(Wall(i64::MAX))),
             ("9999-12-31T00:00:00Z", Some(Wall(i64::MAX))),
             ("9999-12-31T23:59:59.999-12:00", Some(Wall(i64::MAX))),
             ("9999-12-31T00:00:00", None),

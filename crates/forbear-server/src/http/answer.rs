@@ -157,14 +157,16 @@ impl AnswerBody {
         let Some(mut watcher) = self.watcher.take() else { return };
         let is_whole = matches!(end, BodyEnd::Complete | BodyEnd::UntilClose);
         let (end, bytes) = (end.clone(), self.bytes);
-        let tell = move || watcher(BodyEvent::Ended { end: &end, bytes });
+        let mut tell = move |is_told: bool| {
+            if !is_told {
+                watcher(BodyEvent::ReaderLeft);
+            }
+            watcher(BodyEvent::Ended { end: &end, bytes });
+        };
         match self.teller.take().filter(|_| is_whole) {
             Some(Teller::Flush(shared)) => shared.ends.after_flush(Box::new(tell)),
             Some(Teller::Receipt(receipt)) => receipt.after(Box::new(tell)),
-            None => {
-                let mut tell = tell;
-                tell();
-            }
+            None => tell(true),
         }
     }
 

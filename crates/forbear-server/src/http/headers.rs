@@ -89,6 +89,11 @@ pub fn wants_upgrade(version: Version, headers: &HeaderMap, extensions: &Extensi
     }
 }
 
+/// Whether `Connection` names a field that is there.
+pub fn ends_here(fields: &HeaderMap, name: &HeaderName) -> bool {
+    fields.contains_key(header::CONNECTION) && fields.contains_key(name) && Named::of(fields).contains(name)
+}
+
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING

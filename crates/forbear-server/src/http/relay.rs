@@ -24,7 +24,7 @@ use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Teller, Watcher};
 use super::guard::Refusal;
 use super::headers;
 use super::incoming::{InCall, Shared};
-use super::told::Receipt;
+use super::told::{Piece, Receipt};
 use crate::mailbox::Mailbox;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
@@ -290,10 +290,10 @@ pub fn refusal(refusal: Refusal) -> Response<AgentBody> {
 }
 
 impl Body for AgentBody {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = BodyCut;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, BodyCut>>> {
         let this = &mut *self;
         if let Keeper::Cut(mailbox) = &this.keeper
             && let Poll::Ready(Command::CancelUpstream { .. }) = mailbox.poll(cx)
@@ -306,11 +306,8 @@ impl Body for AgentBody {
             None => match ready!(this.inner.poll_frame(cx)) {
                 Some(Err(cut)) => this.cut.insert((cut, Box::pin(tokio::time::sleep(CUT_GRACE)))),
                 Some(Ok(frame)) => {
-                    let frame = match &this.receipt {
-                        Some(receipt) => frame.map_data(|data| receipt.piece(data)),
-                        None => frame,
-                    };
-                    return Poll::Ready(Some(Ok(frame)));
+                    let receipt = this.receipt.as_ref();
+                    return Poll::Ready(Some(Ok(frame.map_data(|data| Piece::new(data, receipt)))));
                 }
                 None => return Poll::Ready(None),
             },

@@ -5,8 +5,9 @@
 //!
 //! Over HTTP/2 a piece may wait in h2 for the agent's window. Each piece of a write's answer holds its [`Receipt`], and so
 //! does the body, which hyper keeps until the frame that ends the answer is queued. Once nobody holds it, the end is told
-//! after a poll of the connection that began later and left nothing unflushed. What this cannot tell apart: an agent that
-//! resets its stream or connection after the whole answer was taken over counts as told, though it may not have read it.
+//! after a poll of the connection that began later and left nothing unflushed. A piece that was dropped before it was taken, as
+//! when the stream is reset, was lost: then, and where the connection ends first, the agent counts as gone, and what it did as
+//! perhaps not told. What this cannot see: whether an agent has read what its socket has taken.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
 use super::incoming::Shared;
 
-type End = Box<dyn FnOnce() + Send>;
+/// Told whether the agent has it all, as far as that shows.
+type End = Box<dyn FnOnce(bool) + Send>;
 
 #[derive(Default)]
 pub(super) struct Ends {
@@ -46,43 +48,68 @@ struct Held {
     end: End,
     receipt: Weak<Receipt>,
     since: Instant,
+    lost: Arc<AtomicBool>,
 }
 
 /// Held by whatever stands between an answer and the wire.
 #[derive(Debug)]
-pub(super) struct Receipt(Arc<Shared>);
+pub(super) struct Receipt {
+    shared: Arc<Shared>,
+    /// Some piece was dropped before it was taken.
+    lost: Arc<AtomicBool>,
+}
 
-struct Piece {
+/// Bytes of an answer on their way to the wire, which know whether all of them were taken.
+#[derive(Debug)]
+pub struct Piece {
     bytes: Bytes,
-    _receipt: Arc<Receipt>,
+    receipt: Option<Arc<Receipt>>,
 }
 
 impl Receipt {
     pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
-        Arc::new(Self(shared))
-    }
-
-    /// The same bytes, which hold this until they are dropped.
-    pub(super) fn piece(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Piece { bytes, _receipt: Arc::clone(self) })
+        Arc::new(Self { shared, lost: Arc::default() })
     }
 
     /// Told once this is held by nobody, and what it was held for has left.
     pub(super) fn after(self: &Arc<Self>, end: End) {
-        self.0.ends.hold(end, Arc::downgrade(self));
+        self.shared.ends.hold(end, Arc::downgrade(self), Arc::clone(&self.lost));
     }
 }
 
 impl Drop for Receipt {
     /// It may be h2 that lets go of the last piece, with its lock held: the end is told elsewhere.
     fn drop(&mut self) {
-        self.0.ends.poller.wake();
+        self.shared.ends.poller.wake();
     }
 }
 
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
+impl Piece {
+    /// The bytes, which hold the receipt until they are dropped.
+    pub(super) fn new(bytes: Bytes, receipt: Option<&Arc<Receipt>>) -> Self {
+        Self { bytes, receipt: receipt.cloned() }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, taken: usize) {
+        self.bytes.advance(taken);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.as_ref().filter(|_| self.bytes.has_remaining()) {
+            receipt.lost.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -114,7 +141,7 @@ impl Ends {
         let mut waiting = self.lock();
         if waiting.is_over {
             drop(waiting);
-            return end();
+            return end(false);
         }
         waiting.ends.push(end);
         self.any.store(true, Ordering::Release);
@@ -124,17 +151,17 @@ impl Ends {
     pub(super) fn flushed(&self) {
         if self.any.swap(false, Ordering::AcqRel) {
             let ends = std::mem::take(&mut self.lock().ends);
-            ends.into_iter().for_each(|end| end());
+            ends.into_iter().for_each(|end| end(true));
         }
     }
 
-    fn hold(&self, end: End, receipt: Weak<Receipt>) {
+    fn hold(&self, end: End, receipt: Weak<Receipt>, lost: Arc<AtomicBool>) {
         let mut waiting = self.lock();
         if waiting.is_over {
             drop(waiting);
-            return end();
+            return end(false);
         }
-        waiting.held.push(Held { end, receipt, since: Instant::now() });
+        waiting.held.push(Held { end, receipt, since: Instant::now(), lost });
         self.any_held.store(true, Ordering::Release);
     }
 
@@ -166,9 +193,13 @@ impl Ends {
             return;
         }
         let mut waiting = self.lock();
-        if self.is_flushed.load(Ordering::Relaxed) || waiting.is_over {
+        let is_over = waiting.is_over;
+        if self.is_flushed.load(Ordering::Relaxed) || is_over {
             drop(waiting);
-            return due.into_iter().for_each(|held| (held.end)());
+            return due.into_iter().for_each(|held| {
+                let is_taken = held.receipt.strong_count() == 0 && !held.lost.load(Ordering::Acquire);
+                (held.end)(is_taken && !is_over);
+            });
         }
         waiting.held.extend(due);
         self.any_held.store(true, Ordering::Release);
@@ -180,7 +211,7 @@ impl Ends {
         waiting.is_over = true;
         let (ends, held) = (std::mem::take(&mut waiting.ends), std::mem::take(&mut waiting.held));
         drop(waiting);
-        ends.into_iter().chain(held.into_iter().map(|held| held.end)).for_each(|end| end());
+        ends.into_iter().chain(held.into_iter().map(|held| held.end)).for_each(|end| end(false));
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -212,20 +243,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn over_http_2_an_end_waits_for_the_last_piece_and_for_a_flush_but_not_for_ever() {
-        let (shared, told) = (Shared::new(), Arc::new(AtomicU32::new(0)));
+        let (shared, told, all) = (Shared::new(), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let many = || told.load(Ordering::Relaxed);
         let answer = || {
-            let (receipt, told) = (Receipt::new(Arc::clone(&shared)), Arc::clone(&told));
-            let piece = receipt.piece(Bytes::from_static(b"ok"));
-            receipt.after(Box::new(move || {
+            let (receipt, told, told_all) = (Receipt::new(Arc::clone(&shared)), Arc::clone(&told), Arc::clone(&all));
+            let piece = Piece::new(Bytes::from_static(b"ok"), Some(&receipt));
+            receipt.after(Box::new(move |is_told| {
                 told.fetch_add(1, Ordering::Relaxed);
+                told_all.fetch_add(u32::from(is_told), Ordering::Relaxed);
             }));
             piece
         };
-        let piece = answer();
+        let mut piece = answer();
         shared.ends.all_flushed();
         poll_once(&shared);
         assert_eq!(many(), 0, "h2 still has its piece");
+        piece.advance(2);
         drop(piece);
         shared.ends.written();
         poll_once(&shared);
@@ -233,7 +266,7 @@ mod tests {
         shared.ends.all_flushed();
         poll_once(&shared);
         poll_once(&shared);
-        assert_eq!(many(), 1);
+        assert_eq!((many(), all.load(Ordering::Relaxed)), (1, 1));
         let _unread = answer();
         tokio::time::advance(Duration::from_secs(149)).await;
         poll_once(&shared);
@@ -245,7 +278,7 @@ mod tests {
         shared.ends.over();
         assert_eq!(many(), 3);
         drop(answer());
-        assert_eq!(many(), 4);
+        assert_eq!((many(), all.load(Ordering::Relaxed)), (4, 1), "what nobody took was not told");
     }
 
     #[test]
@@ -253,7 +286,7 @@ mod tests {
         let (ends, told) = (Ends::default(), Arc::new(AtomicU32::new(0)));
         let end = || {
             let told = Arc::clone(&told);
-            Box::new(move || {
+            Box::new(move |_| {
                 told.fetch_add(1, Ordering::Relaxed);
             }) as End
         };
