@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Mode;
+
 /// One provider's contract. Every member has a default, so that a contract says only what is special.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -18,6 +20,8 @@ pub struct Contract {
     pub sources: Vec<String>,
     /// What no primary source confirmed.
     pub unverified: Vec<String>,
+    /// Whether its calls are decided on or only watched; what stands at the top where it is not said.
+    pub mode: Option<Mode>,
     /// Where the provider is, without a trailing slash: `https://api.example.com`.
     /// Empty in a built-in contract whose host is each customer's own; it holds once a configuration says it.
     pub base_url: String,
@@ -69,6 +73,7 @@ impl Default for Contract {
             extends: None,
             sources: Vec::new(),
             unverified: Vec::new(),
+            mode: None,
             base_url: String::new(),
             hosts: Vec::new(),
             http2_prior_knowledge: false,

@@ -140,7 +140,8 @@ impl Coordinator {
             self.never_left(now, action, Outcome::Cancelled, why, out);
             return false;
         }
-        if self.scopes.get(&live.request.scope).and_then(|s| s.closed_until(now.mono)).is_none() {
+        let is_closed = self.scopes.get(&live.request.scope).is_some_and(|s| s.closed_until(now.mono).is_some());
+        if live.request.observe || !is_closed {
             return true;
         }
         self.hold_back(now, action, attempt, out);

@@ -172,6 +172,7 @@ impl Durable {
             | Fact::RetryStarted { .. }
             | Fact::ReconciliationRequired { .. }
             | Fact::CallJoined { .. }
+            | Fact::DecisionObserved { .. }
             | Fact::LogGap { .. } => {}
         }
     }

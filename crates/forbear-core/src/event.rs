@@ -81,6 +81,10 @@ pub enum Fact {
     CallJoined {
         how: Joined,
     },
+    /// The call was only watched: what would have been decided here.
+    DecisionObserved {
+        would: Would,
+    },
     /// Events that were decided but never became durable: how many at most, and why.
     LogGap {
         events_at_most: u64,
@@ -186,6 +190,52 @@ pub struct ActionFinished {
     /// Nobody was there to be told of it.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub agent_left: bool,
+    /// It was not sent because of another action.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub refused: Option<Refused>,
+}
+
+/// Why a call is not sent where its name or content is another action's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    /// That one was done.
+    AlreadyDone,
+    /// Nobody knows whether that one was done.
+    Open,
+    /// That one has other content.
+    KeyMismatch,
+}
+
+impl Refused {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AlreadyDone => "already_done",
+            Self::Open => "open",
+            Self::KeyMismatch => "key_mismatch",
+        }
+    }
+}
+
+/// What would have been decided of a call that was only watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Would {
+    /// It would have waited before its first send; without `hold_ms` until a slot is free.
+    Hold {
+        reason: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        hold_ms: Option<u64>,
+    },
+    /// It would have got the result of that action, and not been sent.
+    Join { to: ActionId, how: Joined },
+    /// It would not have been sent.
+    Refuse { why: Refused, of: ActionId },
+    /// It would have been sent again after this wait.
+    Retry { wait_ms: u64, reason: String },
+    /// It would have ended here, with an answer of Forbear's own.
+    End { outcome: Outcome, reason: String },
 }
 
 /// What an action waited for before its first send.

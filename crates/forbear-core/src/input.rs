@@ -105,6 +105,8 @@ pub struct Request {
     pub marked_repeat: bool,
     /// Also a read is journaled before it is sent (`journal_reads: before`).
     pub journal_before: bool,
+    /// It is forwarded once, as it is, and what would have been decided is recorded.
+    pub observe: bool,
 }
 
 /// What became of an attempt, as far as its head.

@@ -20,6 +20,8 @@ pub use compiled::{Class, Compiled, CompiledProvider, Limits};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// Whether Forbear decides, or only watches and says what it would have decided.
+    pub mode: Mode,
     /// What may be spent on one action, by its class.
     pub request_classes: BTreeMap<String, ClassRule>,
     /// Limits of every scope whose provider says nothing narrower.
@@ -37,6 +39,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            mode: Mode::Enforce,
             request_classes: default_classes(),
             // Eight calls at once is what a small API stands, and more than one agent has open. 250 places hold a burst of
             // ten agents of 25 calls. 60 retries a minute are two full rounds of eight slots with three retries each,
@@ -73,6 +76,16 @@ fn default_classes() -> BTreeMap<String, ClassRule> {
         // A completion leaves nothing behind but its cost, so that one lost answer may be asked for again.
         (Rank::Inference.class().into(), rule(4, 120, &[408, 429, 500, 502, 503, 504, 529], 1)),
     ])
+}
+
+/// What Forbear does with the calls of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Holds, retries, joins and refuses, as the policy says.
+    Enforce,
+    /// Forwards each call once, as it is, and records what would have been decided.
+    Observe,
 }
 
 /// How strict a class is: `read` < `inference` < `idempotent_write` < `uncertain_write`. A class that the policy adds

@@ -153,6 +153,7 @@ impl Coordinator {
             straight: None,
             // Perhaps it was told: a repeat is treated as if it was not.
             agent_left: writes,
+            refused: None,
         };
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), Write::Ahead, out);
         if outcome.is_terminal() && writes {

@@ -4,7 +4,7 @@
 //! asked for it. `a1` is an action, `a1#2` its second attempt.
 //!
 //! ```text
-//! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S]
+//! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S] [observe]
 //! until MS | sleep MS (without waking) | flush [SEQ] | confirm a1#1
 //! result a1#1 200 | 429 after=S | 401 | lost | not_sent | refused
 //! ends a1#1 complete | cut        leave a1 | cancel t1 | drain | fail | thaw | crash
@@ -222,6 +222,7 @@ fn request<'a>(
         reference_key: given("ref").map(Key::new),
         marked_repeat: given("marked").is_some(),
         journal_before: false,
+        observe: words.contains(&"observe"),
     }
 }
 
@@ -320,6 +321,7 @@ fn fact(fact: &Fact) -> String {
             format!("action_finished {} {:?} after {} attempts", f.outcome.as_str(), f.effect, f.attempts)
         }
         Fact::CallJoined { how } => format!("call_joined {}", how.as_str()),
+        Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap of {events_at_most} at most"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
     }

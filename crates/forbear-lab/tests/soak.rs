@@ -231,6 +231,7 @@ impl Soak {
             reference_key: None,
             marked_repeat: false,
             journal_before: false,
+            observe: false,
         }
     }
 
@@ -293,6 +294,7 @@ fn ended_before() -> Vec<Event> {
             waited_for: None,
             straight: None,
             agent_left: false,
+            refused: None,
         };
         for fact in [Fact::ActionRequested(Box::new(requested)), Fact::ActionFinished(Box::new(finished))] {
             let seq = Seq(events.len() as u64 + 1);

@@ -127,6 +127,7 @@ fn read(seq: u64) -> Event {
         waited_for: None,
         straight: Some(straight),
         agent_left: false,
+        refused: None,
     };
     let noise = u128::from(seq.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Event {

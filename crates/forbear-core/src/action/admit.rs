@@ -1,6 +1,7 @@
 //! A call comes in: is it one we know, may it be sent at all, now, or when?
 
 use crate::action::live::{Live, Stage};
+use crate::action::observe;
 use crate::action::repeat::Repeat;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
@@ -31,19 +32,21 @@ impl Coordinator {
         if self.durable.cancelled.contains_key(&request.task) {
             return self.end_with_answer(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
         }
+        let mut would = None;
         match self.repeat_of(request, now) {
             Repeat::No => {}
+            Repeat::SameKey { age_ms } => {
+                // The provider counts from the first use of the key, which was not this call's.
+                live.repeats_key = true;
+                live.key_age_ms = age_ms;
+            }
+            repeat if request.observe => would = observe::of_repeat(repeat, deadline > now.mono),
             Repeat::OtherContent(known) => return self.refuse_other_content(now, live, known, out),
             Repeat::Done(done) => return self.refuse_done(now, live, done, out),
             Repeat::Open(open) => return self.refuse_open(now, live, open, out),
             Repeat::Joins(to, how) if deadline > now.mono => return self.join(now, live, to, how, out),
             // Its deadline is looked at below.
             Repeat::Joins(..) => {}
-            Repeat::SameKey { age_ms } => {
-                // The provider counts from the first use of the key, which was not this call's.
-                live.repeats_key = true;
-                live.key_age_ms = age_ms;
-            }
         }
         let request = &live.request;
         if must_be_durable(request) {
@@ -61,62 +64,36 @@ impl Coordinator {
             let why = "as many scopes are in use or closed as can be kept";
             return self.end_with_answer(now, live, Outcome::Shed, why, Some(60), out);
         }
-        if deadline <= now.mono {
-            return self.end_with_answer(now, live, Outcome::DeadlineExhausted, "its deadline had passed", None, out);
+        self.use_limits(now, &live.request, out);
+        if live.request.observe {
+            return self.forward(now, live, would, out);
         }
         self.line_up(now, live, out);
     }
 
     /// Sends at once, waits in line, or ends here.
     fn line_up(&mut self, now: Now, mut live: Box<Live>, out: &mut Commands) {
-        self.use_limits(now, &live.request, out);
-        let request = &live.request;
-        let scope = self.scope_mut(now, request);
-        let turn = scope.turn(now.mono);
-        if turn == Turn::Now && !scope.has_due(now.mono) {
-            let action = request.action;
-            if request.body_pending {
-                out.push(Command::ReadBody { action });
-                return;
+        let action = live.request.action;
+        let scope = self.scope_mut(now, &live.request);
+        match entry(now, &live, scope, scope.delayed()) {
+            Entry::End(outcome, why, seconds) => self.end_with_answer(now, live, outcome, why, seconds, out),
+            _ if live.request.body_pending => out.push(Command::ReadBody { action }),
+            Entry::Now => {
+                self.record_if_due(now, &mut live, out);
+                self.take_slot(now, &live.request.scope.clone(), action);
+                self.live.insert(action, live);
+                self.send(now, action, out);
             }
-            self.record_if_due(now, &mut live, out);
-            self.take_slot(now, &live.request.scope.clone(), action);
-            self.live.insert(action, live);
-            return self.send(now, action, out);
+            Entry::Line { due, reason, queue_end } => {
+                self.record_if_due(now, &mut live, out);
+                let expires = live.last_instant(queue_end);
+                self.wait(now, live, due, expires, reason, out);
+            }
         }
-        let (due, reason) = match turn {
-            Turn::At(at, reason) => (at, reason),
-            Turn::WhenFree => (now.mono, WaitReason::Slot),
-            Turn::Now => (now.mono, WaitReason::Pacing),
-        };
-        let delayed = scope.delayed();
-        let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
-        let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
-        if due >= live.deadline && live.deadline <= queue_end {
-            let why = "its scope opens after its deadline";
-            return self.end_with_answer(now, live, Outcome::DeadlineExhausted, why, None, out);
-        }
-        // A closed scope is told before the body comes; for a mere turn it is taken in, as it is of everybody else.
-        let is_closed = matches!(reason, WaitReason::Boundary | WaitReason::Backoff);
-        if due >= queue_end || (request.body_pending && is_closed) {
-            let why = "its scope opens later than a connection should be held";
-            return self.end_with_answer(now, live, Outcome::Deferred, why, Some(seconds), out);
-        }
-        if delayed >= request.limits.max_delayed_requests as usize {
-            let why = "max_delayed_requests of its scope is reached";
-            return self.end_with_answer(now, live, Outcome::Shed, why, Some(seconds), out);
-        }
-        if request.body_pending {
-            out.push(Command::ReadBody { action: request.action });
-            return;
-        }
-        self.record_if_due(now, &mut live, out);
-        let expires = live.last_instant(queue_end);
-        self.wait(now, live, due, expires, reason, out);
     }
 
     /// Intent first: a write is in the journal before it waits or leaves.
-    fn record_if_due(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+    pub(crate) fn record_if_due(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
         if must_be_durable(&live.request) {
             self.record(now, live, out);
         }
@@ -210,6 +187,52 @@ impl Coordinator {
         }
         self.pump(now, &scope, out);
     }
+}
+
+/// Where a call stands that no other action keeps from being sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Entry {
+    Now,
+    /// In the scope's line, until `queue_end` at most.
+    Line {
+        due: Mono,
+        reason: WaitReason,
+        queue_end: Mono,
+    },
+    /// It ends here: with the outcome, why, and when it may be asked again.
+    End(Outcome, &'static str, Option<u64>),
+}
+
+/// `delayed` calls stand in the line already.
+pub(crate) fn entry(now: Now, live: &Live, scope: &Scope, delayed: usize) -> Entry {
+    let request = &live.request;
+    if live.deadline <= now.mono {
+        return Entry::End(Outcome::DeadlineExhausted, "its deadline had passed", None);
+    }
+    let turn = scope.turn(now.mono);
+    if turn == Turn::Now && !scope.has_due(now.mono) {
+        return Entry::Now;
+    }
+    let (due, reason) = match turn {
+        Turn::At(at, reason) => (at, reason),
+        Turn::WhenFree => (now.mono, WaitReason::Slot),
+        Turn::Now => (now.mono, WaitReason::Pacing),
+    };
+    let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
+    let queue_end = now.mono.plus_ms(request.rule.max_queue_seconds.saturating_mul(1_000));
+    if due >= live.deadline && live.deadline <= queue_end {
+        return Entry::End(Outcome::DeadlineExhausted, "its scope opens after its deadline", None);
+    }
+    // A closed scope is told before the body comes; for a mere turn it is taken in, as it is of everybody else.
+    let is_closed = matches!(reason, WaitReason::Boundary | WaitReason::Backoff);
+    if due >= queue_end || (request.body_pending && is_closed) {
+        let why = "its scope opens later than a connection should be held";
+        return Entry::End(Outcome::Deferred, why, Some(seconds));
+    }
+    if delayed >= request.limits.max_delayed_requests as usize {
+        return Entry::End(Outcome::Shed, "max_delayed_requests of its scope is reached", Some(seconds));
+    }
+    Entry::Line { due, reason, queue_end }
 }
 
 /// Its intent must be on the disk before its first byte.

@@ -42,6 +42,7 @@ impl Coordinator {
                 .map(|(reason, until)| WaitedFor { reason: reason.as_str().to_owned(), until }),
             straight,
             agent_left: live.recorded && r.rank.writes() && !heard,
+            refused: live.refused,
         };
         // A proven end follows from what is already written; an open one must be found again after a crash.
         let write = match write_for(r) {
@@ -61,14 +62,10 @@ impl Coordinator {
     pub(crate) fn stop(&mut self, now: Now, mut live: Box<Live>, wanted: Outcome, why: &str, out: &mut Commands) {
         let attempt = AttemptNo(live.tried);
         self.give_back(now, &mut live, out);
-        let writes = live.request.rank.writes();
-        if writes && live.effect == Effect::Unknown {
-            return self.leave_unknown(now, live, attempt, why, out);
+        match stopped(&live, wanted) {
+            Outcome::OutcomeUnknown => self.leave_unknown(now, live, attempt, why, out),
+            outcome => self.end_with_answer(now, live, outcome, why, None, out),
         }
-        let never_answered = live.last.is_none();
-        let outcome =
-            if writes && never_answered && wanted == Outcome::BudgetExhausted { Outcome::NotApplied } else { wanted };
-        self.end_with_answer(now, live, outcome, why, None, out);
     }
 
     pub(crate) fn defer(&mut self, now: Now, mut live: Box<Live>, why: &str, seconds: u64, out: &mut Commands) {
@@ -154,6 +151,18 @@ impl Coordinator {
         let write = write_for(&live.request);
         let seq = self.emit(now, Some(live.request.action), fact, write, out);
         live.last_seq = Some(seq);
+    }
+}
+
+/// How an action ends that is to end without a further attempt.
+pub(crate) fn stopped(live: &Live, wanted: Outcome) -> Outcome {
+    let writes = live.request.rank.writes();
+    if writes && live.effect == Effect::Unknown {
+        Outcome::OutcomeUnknown
+    } else if writes && live.last.is_none() && wanted == Outcome::BudgetExhausted {
+        Outcome::NotApplied
+    } else {
+        wanted
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::classify::Classification;
 use crate::effect::Effect;
+use crate::event::Refused;
 use crate::ids::{ActionId, AttemptNo, Seq};
 use crate::input::Request;
 use crate::register::{Place, WaitReason};
@@ -42,8 +43,12 @@ pub struct Live {
     pub charged: Option<(AttemptNo, u64)>,
     pub waited_ms: u64,
     pub agent_here: bool,
+    /// Why it is not sent, where another action is the reason.
+    pub refused: Option<Refused>,
     /// Calls that repeat it and wait for its result.
     pub joined: Vec<ActionId>,
+    /// It is only watched, and would not have been sent: what follows its answer would not have come about.
+    pub would_not_leave: bool,
     /// Set while a write goes on though its agent or task is gone.
     pub follow_only: Option<&'static str>,
 }
@@ -89,7 +94,9 @@ impl Live {
             charged: None,
             waited_ms: 0,
             agent_here: true,
+            refused: None,
             joined: Vec::new(),
+            would_not_leave: false,
             follow_only: None,
         })
     }
@@ -107,6 +114,12 @@ impl Live {
             Stage::InFlight(n) | Stage::Relaying(n) => Some(n),
             Stage::Waiting { .. } => None,
         }
+    }
+
+    /// It left or was answered. What never left was refused by nobody: it still waits for its first send.
+    #[must_use]
+    pub const fn was_refused(&self) -> bool {
+        self.sends > 0 || self.last.is_some()
     }
 
     /// The provider honours this action's key, so that a resend cannot act twice.

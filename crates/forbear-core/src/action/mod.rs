@@ -1,5 +1,6 @@
 //! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
-//! an attempt, `admit`, `repeat`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to.
+//! an attempt, `admit`, `repeat`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to, and
+//! `observe` is what they come to where calls are only watched.
 
 pub mod live;
 pub mod verdict;
@@ -7,6 +8,7 @@ pub mod verdict;
 mod admit;
 mod finish;
 mod leave;
+mod observe;
 pub(crate) mod repeat;
 mod result;
 mod send;

@@ -8,7 +8,7 @@ use crate::action::live::{Live, honoured_ms};
 use crate::command::{Answer, Command, Commands, Problem, SafeNext, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
-use crate::event::{Fact, Joined, Outcome};
+use crate::event::{Fact, Joined, Outcome, Refused};
 use crate::identity::{Known, names};
 use crate::ids::{ActionId, Seq, TaskId};
 use crate::input::Request;
@@ -193,7 +193,8 @@ impl Coordinator {
             safe_next: vec![SafeNext::ChangeRequest],
             ..self.answer_of(now, &live, Outcome::Denied, why)
         };
-        self.deny(now, live, format!("the key or reference of {known}, with other content"), answer, out);
+        let why = format!("the key or reference of {known}, with other content");
+        self.deny(now, live, Refused::KeyMismatch, why, answer, out);
     }
 
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
@@ -206,7 +207,7 @@ impl Coordinator {
             safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
             ..self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown")
         };
-        self.deny(now, live, format!("repeats {open}, whose effect is unknown"), answer, out);
+        self.deny(now, live, Refused::Open, format!("repeats {open}, whose effect is unknown"), answer, out);
     }
 
     /// It was done before. The same name, or the same content of which no agent was told, does not do it again.
@@ -231,11 +232,20 @@ impl Coordinator {
                     .into();
             }
         }
-        self.deny(now, live, format!("repeats {done}, which was done"), answer, out);
+        self.deny(now, live, Refused::AlreadyDone, format!("repeats {done}, which was done"), answer, out);
     }
 
-    fn deny(&mut self, now: Now, mut live: Box<Live>, why: String, answer: Answer, out: &mut Commands) {
+    fn deny(
+        &mut self,
+        now: Now,
+        mut live: Box<Live>,
+        refused: Refused,
+        why: String,
+        answer: Answer,
+        out: &mut Commands,
+    ) {
         let action = live.request.action;
+        live.refused = Some(refused);
         self.finish(now, &mut live, Outcome::Denied, Some(why), out);
         out.push(Command::Answer { action, answer: Box::new(answer) });
     }

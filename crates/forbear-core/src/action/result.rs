@@ -2,6 +2,7 @@
 
 use crate::action::admit::write_for;
 use crate::action::live::{LastAnswer, Live, Stage};
+use crate::action::observe;
 use crate::action::verdict::{Situation, Verdict, may_have_run, verdict};
 use crate::command::{Command, Commands, Stamp};
 use crate::coordinator::{Coordinator, Write};
@@ -28,7 +29,7 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
-        let next = self.judge(now, &live, &report);
+        let mut next = self.judge(now, &live, &report);
         if report.answer.is_some() {
             let (scope, attempt) = (live.request.scope.clone(), AttemptNo(live.tried));
             if let Some(last) = &live.last {
@@ -47,6 +48,10 @@ impl Coordinator {
                 }
             },
             _ => {}
+        }
+        if live.request.observe {
+            self.observe_verdict(now, &mut live, &next, out);
+            next = observe::forwarded(next, &live);
         }
         self.follow(now, live, attempt, next, result_seq, out);
     }
@@ -225,6 +230,13 @@ impl Coordinator {
             end => end,
         };
         let (outcome, reason) = match end {
+            // Only watched, the provider's answer was passed on, though it leaves open whether it was done.
+            _ if live.request.rank.writes() && live.effect == Effect::Unknown => {
+                let reason = observe::LEFT_OPEN.to_owned();
+                let fact = Fact::ReconciliationRequired { attempt, reason: reason.clone() };
+                self.emit(now, Some(action), fact, Write::Ahead, out);
+                (Outcome::OutcomeUnknown, Some(reason))
+            }
             BodyEnd::Complete if succeeded => (Outcome::Succeeded, None),
             BodyEnd::Complete => (Outcome::Rejected, None),
             BodyEnd::Cut(what) if succeeded && live.request.rank.writes() => {

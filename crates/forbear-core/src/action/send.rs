@@ -3,6 +3,7 @@
 use crate::action::admit::{must_be_durable, write_for};
 use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
+use crate::action::observe;
 use crate::backoff;
 use crate::classify::{BoundarySource, Classification, Kind};
 use crate::command::{Command, Commands, Dispatch};
@@ -24,6 +25,16 @@ const BOUNDARY_MS_MAX: u64 = 31 * 24 * 3_600_000;
 /// What each draw of jitter is for, so that no two are the same draw.
 const PURPOSE_BOUNDARY: u64 = 2;
 const PURPOSE_GAP: u64 = 3;
+
+/// When the next attempt is to leave, and why not sooner.
+pub(crate) struct Plan {
+    due: Mono,
+    pub reason: WaitReason,
+    /// The provider's own word on it.
+    told: Option<Mono>,
+    pub wait_ms: u64,
+    wait_end: Mono,
+}
 
 impl Coordinator {
     pub(crate) fn jitter_ms(&self, action: ActionId, attempt: u32) -> u64 {
@@ -52,11 +63,17 @@ impl Coordinator {
         live.tried += 1;
         let attempt = AttemptNo(live.tried);
         live.stage = Stage::InFlight(attempt);
+        let send_by = now.mono.plus_ms(SEND_WINDOW_MS);
+        let (send_not_after, give_up_at) = if live.request.observe {
+            (send_by, now.mono.plus_ms(observe::ANSWER_MS_MAX))
+        } else {
+            (live.last_instant(send_by), live.deadline)
+        };
         let dispatch = Command::Dispatch(Dispatch {
             action,
             attempt,
-            send_not_after: live.last_instant(now.mono.plus_ms(SEND_WINDOW_MS)),
-            give_up_at: live.deadline,
+            send_not_after,
+            give_up_at,
             // What was lost on a kept connection may be lost on the next one that the same server gave up.
             fresh_connection: live.request.rank == Rank::UncertainWrite || live.unknown_resends > 0,
             doubts: self.doubts,
@@ -155,38 +172,19 @@ impl Coordinator {
         self.note_look(now, &live.request.scope.clone());
     }
 
-    /// Plans the next attempt: its instant, its reason, and whether every budget bears it. A wait that does not fit
-    /// ends now instead of sleeping first.
+    /// Plans the next attempt, or ends the action.
     pub(crate) fn plan_retry(&mut self, now: Now, mut live: Box<Live>, why: &'static str, out: &mut Commands) {
         if self.gate.frozen().is_some() && must_be_durable(&live.request) {
             return self.stop_unjournaled(now, live, out);
         }
-        let action = live.request.action;
-        // What never left was refused by nobody: it still waits for its first send, within that bound.
-        let (since, bound_seconds, too_long) = if live.sends == 0 && live.last.is_none() {
-            let seconds = live.request.rule.max_queue_seconds;
-            (live.came, seconds, "the wait is longer than max_queue_seconds of its class")
-        } else {
-            let since = *live.first_refusal.get_or_insert(now.mono);
-            (since, live.request.rule.max_wait_seconds, "the wait is longer than max_wait_seconds of its class")
+        if live.was_refused() {
+            live.first_refusal.get_or_insert(now.mono);
+        }
+        let Plan { due, reason, told, wait_ms, wait_end } = match self.plan(now, &live) {
+            Ok(plan) => plan,
+            Err((outcome, why)) => return self.stop(now, live, outcome, why, out),
         };
-        let scope = self.scopes.get(&live.request.scope);
-        let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
-        let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
-        let (due, reason) = self.due(now, &live, line);
-        let wait_ms = due.ms_since(now.mono);
-        let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
-        let over = if due >= wait_end { Some(too_long) } else { self.over_budget(now, &live, wait_ms) };
-        if let Some(over) = over {
-            return self.stop(now, live, Outcome::BudgetExhausted, over, out);
-        }
-        if due >= live.deadline {
-            return self.stop(now, live, Outcome::DeadlineExhausted, "the wait would pass its deadline", out);
-        }
-        if live.key_end().is_some_and(|end| due >= end) {
-            let why = "the provider may have forgotten its key when the wait ends";
-            return self.stop(now, live, Outcome::BudgetExhausted, why, out);
-        }
+        let action = live.request.action;
         let attempt = AttemptNo(live.tried + 1);
         let fact = Fact::RetryScheduled {
             attempt,
@@ -203,6 +201,35 @@ impl Coordinator {
         live.last_seq = Some(seq);
         let expires = live.last_instant(wait_end);
         self.wait(now, live, due, expires, reason, out);
+    }
+
+    /// The next attempt's instant, its reason, and whether every budget bears it. A wait that does not fit ends the action
+    /// now instead of sleeping first.
+    pub(crate) fn plan(&self, now: Now, live: &Live) -> Result<Plan, (Outcome, &'static str)> {
+        let (since, bound_seconds, too_long) = if live.was_refused() {
+            let since = live.first_refusal.unwrap_or(now.mono);
+            (since, live.request.rule.max_wait_seconds, "the wait is longer than max_wait_seconds of its class")
+        } else {
+            let seconds = live.request.rule.max_queue_seconds;
+            (live.came, seconds, "the wait is longer than max_queue_seconds of its class")
+        };
+        let scope = self.scopes.get(&live.request.scope);
+        let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
+        let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
+        let (due, reason) = self.due(now, live, line);
+        let wait_ms = due.ms_since(now.mono);
+        let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
+        let over = if due >= wait_end { Some(too_long) } else { self.over_budget(now, live, wait_ms) };
+        if let Some(over) = over {
+            return Err((Outcome::BudgetExhausted, over));
+        }
+        if due >= live.deadline {
+            return Err((Outcome::DeadlineExhausted, "the wait would pass its deadline"));
+        }
+        if live.key_end().is_some_and(|end| due >= end) {
+            return Err((Outcome::BudgetExhausted, "the provider may have forgotten its key when the wait ends"));
+        }
+        Ok(Plan { due, reason, told, wait_ms, wait_end })
     }
 
     /// The instant of the next attempt: never before the boundary, jitter only on top.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ClassRule, Fault, Policy, Rank, check};
+use super::{ClassRule, Fault, Mode, Policy, Rank, check};
 use crate::contract::{Contract, ScopeLimits};
 use crate::ids::{Digest, ProviderName};
 use crate::route::{Matched, RouteTable};
@@ -31,6 +31,8 @@ pub struct CompiledProvider {
     pub contract: Contract,
     pub routes: RouteTable,
     pub limits: Limits,
+    /// Its calls are only watched.
+    pub observes: bool,
 }
 
 /// Limits of one scope, none left open.
@@ -84,6 +86,7 @@ impl Compiled {
                     // `check` compiled it already and found nothing.
                     routes: RouteTable::compile(contract).unwrap_or_default(),
                     limits: Limits::resolve(contract.scope, policy.shared_scope),
+                    observes: contract.mode.unwrap_or(policy.mode) == Mode::Observe,
                     contract: contract.clone(),
                 };
                 (provider.name.clone(), provider)

@@ -283,6 +283,7 @@ impl World {
             reference_key: None,
             marked_repeat: false,
             journal_before: false,
+            observe: false,
         }
     }
 

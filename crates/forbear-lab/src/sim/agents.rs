@@ -100,6 +100,7 @@ impl World<'_> {
             reference_key: intent.reference.as_deref().map(Key::new).filter(|_| !is_derived),
             marked_repeat: false,
             journal_before: intent.journal_before,
+            observe: false,
         }
     }
 

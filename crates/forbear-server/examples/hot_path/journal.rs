@@ -58,6 +58,7 @@ fn straight_read(seq: u64) -> Event {
         waited_for: None,
         straight: Some(straight),
         agent_left: false,
+        refused: None,
     };
     Event {
         v: EVENT_VERSION,

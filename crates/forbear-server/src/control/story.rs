@@ -4,7 +4,7 @@
 use forbear_api::control::{ActionStory, StoryEvent};
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{
-    ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, ScopeUpdated, WaitedFor,
+    ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, Refused, ScopeUpdated, WaitedFor, Would,
 };
 use forbear_core::time::Wall;
 use forbear_core::view::LiveView;
@@ -57,6 +57,7 @@ pub fn text_of(event: &Event) -> String {
         Fact::CallJoined { how } => {
             format!("an equal call ({}) waits for this result and is not sent", how.as_str())
         }
+        Fact::DecisionObserved { would } => format!("only watched: {}", would_have(would)),
         Fact::LogGap { events_at_most, reason } => format!("at most {events_at_most} events are missing: {reason}"),
     }
 }
@@ -149,6 +150,29 @@ fn waited_for(w: &WaitedFor) -> String {
         "slot" => " for a free slot of its scope".to_owned(),
         "pacing" => format!("{until} behind others of its scope, which had just opened"),
         other => format!(" for {other}{until}"),
+    }
+}
+
+/// What was not done because the provider's calls are only watched.
+fn would_have(would: &Would) -> String {
+    match would {
+        Would::Hold { reason, hold_ms: Some(ms) } => format!("it would have waited {} for {reason}", duration(*ms)),
+        Would::Hold { reason, hold_ms: None } => format!("it would have waited for {reason}"),
+        Would::Join { to, how } => {
+            format!("it would have got the result of {to} ({}) and not been sent", how.as_str())
+        }
+        Would::Refuse { why, of } => {
+            let why = match why {
+                Refused::AlreadyDone => "which was done",
+                Refused::Open => "whose effect is unknown",
+                Refused::KeyMismatch => "whose key or reference it has with other content",
+            };
+            format!("it would not have been sent because of {of}, {why}")
+        }
+        Would::Retry { wait_ms, reason } => {
+            format!("it would have been sent again after {} ({reason})", duration(*wait_ms))
+        }
+        Would::End { outcome, reason } => format!("it would have ended as {}: {reason}", outcome.as_str()),
     }
 }
 

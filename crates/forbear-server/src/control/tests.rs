@@ -83,6 +83,7 @@ fn journal(dir: &std::path::Path) {
             reason: None,
             waited_for: None,
             agent_left: false,
+            refused: None,
             straight: Some(Straight {
                 task: TaskId::new(&format!("t{n}")),
                 run: RunId::new("r"),

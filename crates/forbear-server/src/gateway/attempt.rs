@@ -263,7 +263,8 @@ impl Answered {
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);
-        if stamp.outcome != Outcome::Succeeded {
+        // Only watched, its clients are told nothing that the provider did not say.
+        if stamp.outcome != Outcome::Succeeded && !provider.compiled.observes {
             own::no_retry(fields, provider);
         }
         response

@@ -273,6 +273,7 @@ impl Call {
             reference_key: u.reference_key.clone(),
             marked_repeat: u.marked_repeat,
             journal_before: self.gateway.journal_before,
+            observe: u.provider.compiled.observes,
         }
     }
 

@@ -120,11 +120,12 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
     let deadline = match provider.compiled.contract.signature_seconds {
-        Some(lives) => {
+        // Only watched, it goes as it came.
+        Some(lives) if !provider.compiled.observes => {
             let until = signature::check(request, provider.origin.authority().as_str(), lives)?;
             until.map_or(deadline, |until| until.min(deadline))
         }
-        None => deadline,
+        _ => deadline,
     };
     let goal = long_field(fields, &FORBEAR_GOAL, GOAL_BYTES_MAX)?.map(Arc::from);
     let asked =
@@ -308,7 +309,7 @@ fn key(
     let given = match idempotency_key::read(asked.fields, &name) {
         KeyReading::Absent => None,
         KeyReading::Key(key) => Some(key),
-        KeyReading::Malformed(why) if asked.class.rank.writes() => {
+        KeyReading::Malformed(why) if asked.class.rank.writes() && !asked.provider.compiled.observes => {
             return Err(bad_field(name.as_str(), why.words()));
         }
         KeyReading::Malformed(_) => None,
@@ -316,7 +317,8 @@ fn key(
     if let Some(key) = given {
         return Ok((Some(used(Key::new(&key), KeyOrigin::Agent)), None));
     }
-    if asked.class.rank != Rank::IdempotentWrite || retention_seconds.is_none() {
+    let takes_ours = asked.class.rank == Rank::IdempotentWrite && retention_seconds.is_some();
+    if !takes_ours || asked.provider.compiled.observes {
         return Ok((None, None));
     }
     let (key, origin) = match reference {

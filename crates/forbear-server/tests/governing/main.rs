@@ -6,6 +6,7 @@ mod rig;
 
 mod cancelling;
 mod http2;
+mod observing;
 mod reads;
 mod repeats;
 mod writes;

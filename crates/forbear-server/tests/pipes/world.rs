@@ -257,6 +257,7 @@ fn brief(fact: &Fact) -> String {
         }
         Fact::TaskCancelled { task, .. } => format!("task_cancelled {task}"),
         Fact::CallJoined { how } => format!("call_joined {}", how.as_str()),
+        Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap {events_at_most}"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
         Fact::ReconciliationRequired { attempt, .. } => format!("reconciliation_required #{}", attempt.0),

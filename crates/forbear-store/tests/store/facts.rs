@@ -41,6 +41,7 @@ pub(crate) fn finished(outcome: Outcome, effect: Effect) -> ActionFinished {
         waited_for: None,
         straight: None,
         agent_left: false,
+        refused: None,
     }
 }
 

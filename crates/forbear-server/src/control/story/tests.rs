@@ -86,6 +86,7 @@ fn each_line_says_when_what_and_why() {
                 waited_for: None,
                 straight: None,
                 agent_left: false,
+                refused: None,
             })),
             "succeeded after 2 attempts; waited 10.0 s; status 200; it was done",
         ),
