@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
-use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, Scopes, TaskCancelled};
+use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, Report, Scopes, TaskCancelled};
 use crate::problem::Problem;
 
 pub use error::ClientError;
@@ -66,6 +66,10 @@ impl Client {
 
     pub async fn action(&self, id: &str) -> Result<ActionStory, ClientError> {
         self.get(&format!("/-/v1/actions/{}", escaped(id))).await
+    }
+
+    pub async fn report(&self, since: &str) -> Result<Report, ClientError> {
+        self.get(&format!("/-/v1/report?since={}", escaped(since))).await
     }
 
     pub async fn cancel_task(&self, task: &str) -> Result<TaskCancelled, ClientError> {

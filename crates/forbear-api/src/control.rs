@@ -171,6 +171,76 @@ pub struct ActionQuery {
     pub before: Option<String>,
 }
 
+/// What was done, and what would have been done where calls are only watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Report {
+    /// The first event that was counted; null where there was none.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub from: Option<At>,
+    /// The last one.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub to: Option<At>,
+    pub providers: Vec<ProviderReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProviderReport {
+    pub provider: String,
+    /// Of all its scopes.
+    pub total: ScopeReport,
+    pub scopes: Vec<ScopeReport>,
+}
+
+/// The calls of one scope that began and ended in the time that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScopeReport {
+    /// `*` for all of a provider; `provider/*` for those beyond the first thousand.
+    pub scope: String,
+    pub calls: u64,
+    pub sends: u64,
+    /// What Forbear did.
+    pub done: Decided,
+    /// What it would have done, where calls are only watched.
+    pub would: Decided,
+}
+
+/// How many calls were decided on that did not just pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Decided {
+    /// Did not reach the provider when they came: held, joined, done before, or open.
+    pub saved: u64,
+    /// Would have acted, or may have acted, a second time: joined, done before, or open.
+    pub duplicates_prevented: u64,
+    pub held: u64,
+    /// Further sends.
+    pub retries: u64,
+    pub joined: u64,
+    pub already_done: u64,
+    pub open: u64,
+    pub key_mismatch: u64,
+    /// Ended with an answer of Forbear's own for another reason.
+    pub ended: u64,
+    pub waits: Waits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Waits {
+    pub count: u64,
+    pub total_ms: u64,
+    /// To an eighth.
+    pub p50_ms: u64,
+    pub max_ms: u64,
+}
+
+/// From when on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct SinceQuery {
+    /// RFC 3339, or a duration before the newest event on record, such as `90m`, `24h` or `7d`; a day where absent.
+    pub since: Option<String>,
+}
+
 /// What cancelling a task did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskCancelled {

@@ -9,6 +9,7 @@ mod guard;
 mod openapi;
 mod reads;
 mod reply;
+mod report;
 mod rows;
 mod story;
 mod token;
@@ -49,6 +50,7 @@ pub(crate) const ADDRESSES: &[(&str, &str)] = &[
     ("GET", "/-/v1/scopes"),
     ("GET", "/-/v1/actions"),
     ("GET", "/-/v1/actions/{id}"),
+    ("GET", "/-/v1/report"),
     ("DELETE", "/-/v1/tasks/{id}"),
 ];
 
@@ -90,6 +92,7 @@ pub fn router(control: Control) -> Router {
         .route("/-/v1/scopes", get(scopes))
         .route("/-/v1/actions", get(reads::actions))
         .route("/-/v1/actions/{id}", get(reads::action))
+        .route("/-/v1/report", get(report::report))
         .route("/-/v1/tasks/{id}", delete(cancel_task))
         .method_not_allowed_fallback(reply::method_not_allowed)
         .route_layer(middleware::from_fn_with_state(shared.clone(), guard::token));

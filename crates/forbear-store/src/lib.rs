@@ -33,6 +33,7 @@ mod row;
 mod schema;
 mod snapshot;
 mod store;
+mod tally;
 mod writer;
 
 pub use error::{FailureKind, StoreError};
@@ -46,3 +47,4 @@ pub use recover::Tail;
 pub use retention::Retained;
 pub use snapshot::Snapshot;
 pub use store::{OnDurable, Opened, Progress, Reopened, Store};
+pub use tally::{Decided, Since, Sums, Tally, Waits, provider_of};

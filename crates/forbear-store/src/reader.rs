@@ -8,6 +8,7 @@ use forbear_audit::chain::{Head, LogId, Verifier};
 use forbear_audit::seal::Sealed;
 use forbear_core::event::Event;
 use forbear_core::ids::{ActionId, Seq};
+use forbear_core::time::Wall;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::StoreError;
@@ -15,6 +16,7 @@ use crate::projection::{self, ActionRow};
 use crate::recover::{self, row_at};
 use crate::row::{COLUMNS, Row};
 use crate::schema;
+use crate::tally::{Since, Tally};
 
 /// Actions looked at in one transaction.
 const SCAN_STEP_ROWS: i64 = 2_000;
@@ -22,6 +24,8 @@ const SCAN_STEP_ROWS: i64 = 2_000;
 const SCAN_ROWS_MAX: usize = 200_000;
 /// Actions or events of one answer.
 const PAGE_MAX: usize = 10_000;
+/// Events summed up in one transaction.
+const TALLY_STEP_EVENTS: usize = 2_000;
 /// Rows verified in one transaction.
 const VERIFY_STEP_ROWS: i64 = 64;
 
@@ -171,6 +175,36 @@ impl Reader {
             next = row.last_seq.saturating_add(1);
         }
         Ok(events)
+    }
+
+    /// Everything since then, summed up. Walks the journal a few rows a transaction.
+    pub fn tally(&self, since: Since) -> Result<Tally, StoreError> {
+        let (mut next, last) = self.range()?;
+        let from = match since {
+            Since::At(at) => at,
+            Since::Last(ms) => {
+                let newest = row_at(&self.lock(), last.0)?.map(|row| row.events()).transpose()?.unwrap_or_default();
+                let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+                newest.last().map_or(Wall(0), |event| Wall(event.at.0.saturating_sub(ms)))
+            }
+        };
+        next = self.first_of_day(from)?.unwrap_or(next);
+        let mut tally = Tally::default();
+        loop {
+            let events = self.events(next, TALLY_STEP_EVENTS)?;
+            let Some(end) = events.last() else { return Ok(tally) };
+            next = Seq(end.seq.0.saturating_add(1));
+            events.iter().filter(|event| event.at >= from).for_each(|event| tally.note(event));
+        }
+    }
+
+    /// The first event of the day in which an instant lies, or of the next one that has any; none before the first kept.
+    fn first_of_day(&self, at: Wall) -> Result<Option<Seq>, StoreError> {
+        let conn = self.lock();
+        let sql = "SELECT first_seq FROM journal WHERE day >= ?1 ORDER BY first_seq LIMIT 1";
+        let first =
+            conn.prepare_cached(sql)?.query_row([crate::row::utc_day(at)], |r| r.get::<_, i64>(0)).optional()?;
+        Ok(first.map(|seq| Seq(seq.cast_unsigned())))
     }
 
     /// The sealed content of an action, where it is still kept.

@@ -67,6 +67,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// What was done, or would be where calls are only watched, summed up
+    Report(Report),
     /// Tasks: what an agent was asked to achieve
     #[command(subcommand)]
     Task(Task),
@@ -218,6 +220,15 @@ pub(crate) struct Actions {
     /// Only those that began before this action
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// From when on: RFC 3339, or before the newest event on record (90m, 7d)
+    #[arg(long, value_name = "WHEN", default_value = "24h")]
+    pub(crate) since: String,
     #[command(flatten)]
     pub(crate) server: Server,
 }

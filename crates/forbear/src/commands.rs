@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod lab;
 pub(crate) mod own;
 pub(crate) mod providers;
+pub(crate) mod report;
 pub(crate) mod scopes;
 pub(crate) mod serve;
 mod server;

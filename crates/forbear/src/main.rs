@@ -57,6 +57,7 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Scopes(server) => commands::scopes::run(server, output).await,
         Command::Actions(options) => commands::actions::run(options, output).await,
         Command::Action { id, server } => commands::action::run(id, server, output).await,
+        Command::Report(options) => commands::report::run(options, output).await,
         Command::Task(cli::Task::Cancel { id, server }) => commands::task::cancel(id, server, output).await,
         Command::Config(_)
         | Command::Providers(_)

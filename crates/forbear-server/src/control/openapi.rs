@@ -1,7 +1,7 @@
 //! The OpenAPI document of the control API, from the same types and handlers that answer.
 
 use axum::Json;
-use forbear_api::control::{ActionRow, ActionStory, Ready, ScopeRow, Scopes, TaskCancelled};
+use forbear_api::control::{ActionRow, ActionStory, Ready, Report, ScopeRow, Scopes, TaskCancelled};
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
 
@@ -14,9 +14,10 @@ use utoipa::OpenApi;
         super::reads::actions,
         super::reads::action,
         super::reads::own_action,
+        super::report::report,
         super::cancel_task
     ),
-    components(schemas(ActionRow, ActionStory, Problem, Ready, ScopeRow, Scopes, TaskCancelled))
+    components(schemas(ActionRow, ActionStory, Problem, Ready, Report, ScopeRow, Scopes, TaskCancelled))
 )]
 struct Document;
 

@@ -96,7 +96,7 @@ fn no_action(id: &str) -> Response {
     )
 }
 
-async fn read<T: Send + 'static>(
+pub(super) async fn read<T: Send + 'static>(
     shared: &Shared,
     ask: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Response> {

@@ -1,12 +1,12 @@
 //! The read side, beside a running server and without one.
 
 use forbear_core::effect::Effect;
-use forbear_core::event::{Fact, Outcome};
+use forbear_core::event::{Fact, Joined, Outcome, Refused, Would};
 use forbear_core::ids::Seq;
 use forbear_core::time::Wall;
-use forbear_store::{ActionFilter, Reader, StoreError};
+use forbear_store::{ActionFilter, Reader, Since, StoreError};
 
-use crate::facts::{MARCH_MS, Under, event, finished, id, requested, straight_read, whole_write};
+use crate::facts::{DAY_MS, MARCH_MS, Under, event, finished, id, requested, straight_read, whole_write};
 
 #[test]
 fn an_action_is_its_row_and_its_events_in_order() {
@@ -112,4 +112,56 @@ fn a_reader_makes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(Reader::open(dir.path()), Err(StoreError::Missing { .. })));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_was_done_and_what_would_have_been_is_summed_up_by_scope() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Under::open(dir.path());
+    let mut seq = 0;
+    let mut tell = |at_ms, action, fact| {
+        seq += 1;
+        store.append([event(seq, at_ms, Some(action), None, fact)]);
+        store.durable(seq);
+    };
+    let wanted = |action| requested(1, MARCH_MS, action).fact;
+    let ended = |finished| Fact::ActionFinished(Box::new(finished));
+    let would = |would| Fact::DecisionObserved { would };
+    let of_read = |n| straight_read(n, MARCH_MS).fact;
+    let applied = || finished(Outcome::Succeeded, Effect::Applied);
+    // A day before: neither what ended then nor what only began then.
+    let (old, late) = (id(MARCH_MS - DAY_MS, 1), id(MARCH_MS - DAY_MS, 2));
+    tell(MARCH_MS - DAY_MS, old, of_read(1));
+    tell(MARCH_MS - DAY_MS, late, wanted(late));
+    tell(MARCH_MS, late, ended(applied()));
+    // Decided on: one waited, another was joined to it, a third was refused.
+    let (first, third) = (id(MARCH_MS, 3), id(MARCH_MS, 4));
+    tell(MARCH_MS, first, wanted(first));
+    tell(MARCH_MS, first, Fact::CallJoined { how: Joined::SameKey });
+    let waited = finished(Outcome::Succeeded, Effect::Applied);
+    tell(MARCH_MS, first, ended(forbear_core::event::ActionFinished { attempts: 2, waited_ms: 900, ..waited }));
+    tell(MARCH_MS, third, wanted(third));
+    let denied = finished(Outcome::Denied, Effect::NotApplied);
+    let refused = Some(Refused::AlreadyDone);
+    tell(MARCH_MS, third, ended(forbear_core::event::ActionFinished { attempts: 0, refused, ..denied }));
+    // Watched: a read whose wait is on record before anything else is known of it.
+    let read = id(MARCH_MS, 5);
+    tell(MARCH_MS, read, would(Would::Hold { reason: "boundary".into(), hold_ms: Some(4_000) }));
+    tell(MARCH_MS, read, would(Would::Retry { wait_ms: 1_000, reason: "backoff".into() }));
+    tell(MARCH_MS, read, of_read(2));
+    drop(store);
+
+    let reader = Reader::open(dir.path()).unwrap();
+    let tally = reader.tally(Since::Last(3_600_000)).unwrap();
+    assert_eq!((tally.first_at, tally.last_at), (Some(Wall(MARCH_MS)), Some(Wall(MARCH_MS))));
+    assert_eq!(tally.scopes.keys().collect::<Vec<_>>(), ["openai/3f2a9c1d5e7b", "stripe/77aa01b2c3d4"]);
+    let (watched, decided) = (&tally.scopes["openai/3f2a9c1d5e7b"], &tally.scopes["stripe/77aa01b2c3d4"]);
+    assert_eq!((watched.calls, watched.sends, watched.done.saved(), watched.would.saved()), (1, 1, 0, 1));
+    let waits = &watched.would.waits;
+    assert_eq!((waits.count, waits.total_ms, waits.max_ms, watched.would.retries), (2, 5_000, 4_000, 1));
+    assert_eq!((decided.calls, decided.sends), (3, 2), "a call that joined is one, and is no send");
+    assert_eq!((decided.done.duplicates(), decided.done.joined, decided.done.already_done), (2, 1, 1));
+    assert_eq!((decided.done.waits.total_ms, decided.done.retries, decided.would.saved()), (900, 1, 0));
+    let all = reader.tally(Since::At(Wall(0))).unwrap();
+    assert_eq!(all.scopes.values().map(|s| s.calls).sum::<u64>(), 6);
 }

@@ -41,6 +41,31 @@ impl World {
 }
 
 #[test]
+fn a_report_says_what_waited_and_for_how_long() {
+    let world = world();
+    assert_eq!(world.get("/reports/v1/report", "weekly").status, 200);
+    let mut report = serde_json::Value::Null;
+    for _ in 0..100 {
+        report = world.server.ask(&["report", "--json"]).json();
+        if !report["providers"][0].is_null() {
+            break;
+        }
+    }
+    let total = &report["providers"][0]["total"];
+    assert_eq!((&total["calls"], &total["sends"], &total["done"]["retries"]), (&1.into(), &2.into(), &1.into()));
+    assert!(total["done"]["waits"]["max_ms"].as_u64() >= Some(1_000), "{report}");
+    let words = world.server.ask(&["report", "--since", "7d"]).out;
+    assert!(words.contains("1 call, 2 sends\n  done: sent again 1; 1 wait: 1."), "{words}");
+    assert!(words.lines().all(|l| l.chars().count() <= 80), "{words}");
+    let wrong = world.server.ask(&["report", "--since", "yesterday", "--json"]);
+    assert!(
+        wrong.code != 0 && wrong.error()["message"].as_str().is_some_and(|m| m.contains("7d")),
+        "{:?}",
+        wrong.error()
+    );
+}
+
+#[test]
 fn an_action_is_listed_and_told_from_its_first_word_to_its_end() {
     let world = world();
     let answer = world.get("/reports/v1/report", "weekly");
