@@ -63,6 +63,8 @@ pub struct Contract {
     pub idempotency: Option<Idempotency>,
     /// The error member that this provider's clients read.
     pub error_shape: ErrorShape,
+    /// Better ways than what a run does call by call, told with an answer once a run.
+    pub advice: Vec<AdviceRule>,
     /// How this provider's event streams end, so that a cut one is not taken for a whole one.
     pub stream: StreamRule,
 }
@@ -93,6 +95,7 @@ impl Default for Contract {
             url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
             idempotency: None,
             error_shape: ErrorShape::Problem,
+            advice: Vec::new(),
             stream: StreamRule::default(),
         }
     }
@@ -154,6 +157,44 @@ pub struct RouteRule {
     /// Members of a JSON body (`createdAt`, `meta.attempt`) that do not tell two calls apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content_ignores: Vec<String>,
+}
+
+/// A better way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdviceRule {
+    /// What the run does.
+    pub when: AdviceKind,
+    /// On which route, by its name in the record: the `match` of its rule, or the template of a path without one.
+    pub route: String,
+    /// What to do instead, in one line.
+    pub say: String,
+    /// Where: another route, or a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub see: Option<String>,
+}
+
+/// What a run may do in too many calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceKind {
+    /// One detail route for many ids.
+    ManyDetails,
+    /// The same call again and again, and its answer does not change.
+    Polling,
+    /// Page after page, faster than the limit allows.
+    Paging,
+}
+
+impl AdviceKind {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ManyDetails => "many_details",
+            Self::Polling => "polling",
+            Self::Paging => "paging",
+        }
+    }
 }
 
 /// One limit header.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::action::live::{Live, Stage};
 use crate::action::repeat::Waiter;
+use crate::advice::Advisor;
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
 use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
@@ -49,6 +50,7 @@ pub struct Coordinator {
     pub(crate) draining: bool,
     pub(crate) store_full: bool,
     pub(crate) doubts: u64,
+    pub(crate) advisor: Advisor,
     /// When idle scopes may be looked for again.
     pub(crate) next_sweep: Mono,
     /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
@@ -75,6 +77,7 @@ impl Coordinator {
             draining: false,
             store_full: false,
             doubts: 0,
+            advisor: Advisor::default(),
             next_sweep: Mono(0),
             ahead_ms: i64::MIN,
         };

@@ -2,6 +2,7 @@
 //! a clock, a socket, a file or a random source.
 
 pub mod action;
+pub mod advice;
 pub mod backoff;
 pub mod classify;
 pub mod command;

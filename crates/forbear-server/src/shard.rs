@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forbear_audit::seal::Sealed;
+use forbear_core::advice::Advisable;
 use forbear_core::command::{Command, Commands, Dispatch};
 use forbear_core::coordinator::Coordinator;
 use forbear_core::event::{Event, Fact};
@@ -174,6 +175,12 @@ impl Shard {
             self.settle(&mut inner, commands, None);
         }
         may
+    }
+
+    /// What the run of a call is told with the answer that is about to be relayed.
+    pub fn advise(&self, action: ActionId, asked: &Advisable, unchanged: Option<u64>) -> Option<Arc<str>> {
+        let now = self.clock.now();
+        self.lock().core.advise(now, action, asked, unchanged)
     }
 
     #[must_use]

@@ -18,10 +18,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Gateway;
+use super::advice::FORBEAR_ADVICE;
 use super::call::Call;
 use super::copy::Recorder;
 use super::marks::Marks;
-use super::{disguise, location, own};
+use super::{advice, disguise, location, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
 use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
@@ -235,6 +236,7 @@ impl Answered {
     pub(super) fn relay(self, call: &Call, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {
         let provider = &call.understood.provider;
         let mut head = self.head;
+        let advice = advice::of(call, &head.headers);
         let target = call.head.uri.path_and_query().map_or("", |p| p.as_str());
         let prefix = target.get(..call.understood.prefix_bytes).unwrap_or_default();
         // In place: a field that repeats keeps all its lines, and every field its turn.
@@ -263,6 +265,9 @@ impl Answered {
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);
+        if let Some(advice) = advice {
+            fields.insert(FORBEAR_ADVICE, advice);
+        }
         // Only watched, its clients are told nothing that the provider did not say.
         if stamp.outcome != Outcome::Succeeded && !provider.compiled.observes {
             own::no_retry(fields, provider);

@@ -23,7 +23,10 @@ use hyper::body::Incoming;
 use jiff::fmt::temporal::Pieces;
 use zeroize::Zeroizing;
 
+use forbear_core::advice::Advisable;
+
 use super::Gateway;
+use super::advice;
 use super::own::Refusal;
 use super::signature;
 use super::table::{Class, Provider};
@@ -74,6 +77,8 @@ pub(super) struct Understood {
     pub reference_key: Option<Key>,
     pub marked_repeat: bool,
     pub expects_continue: bool,
+    /// The contract has advice for calls like this one.
+    pub advisable: Option<Advisable>,
 }
 
 pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
@@ -137,6 +142,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         .as_deref()
         .filter(|_| is_named)
         .map(|reference| gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference));
+    let advisable = (class.rank == Rank::Read).then(|| advice::advisable(provider, &matched.template, rest)).flatten();
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
         action,
@@ -158,6 +164,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         reference_key,
         marked_repeat: retry_marker::read(fields).is_some_and(|marker| marker.is_repeat()),
         expects_continue,
+        advisable,
         provider: Arc::clone(provider),
     })
 }

@@ -1,9 +1,10 @@
 //! The data plane: what an agent sends becomes an action, and what the core decides becomes an answer.
 //!
 //! `ingress` understands a request, `call` carries one action from admission to answer, `attempt` makes one send and
-//! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers. Nothing here decides
+//! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers, `advice` what a run is told of better ways. Nothing here decides
 //! whether or when something is sent.
 
+mod advice;
 mod attempt;
 mod body_key;
 mod call;

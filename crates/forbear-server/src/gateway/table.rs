@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forbear_core::advice::Way;
+use forbear_core::contract::Contract;
 use forbear_core::ids::ClassName;
 use forbear_core::policy::{ClassRule, Compiled, CompiledProvider, Rank};
 use http::{HeaderName, HeaderValue};
@@ -26,6 +28,8 @@ pub struct Provider {
     pub credentials: Vec<HeaderName>,
     /// Response fields whose URLs of the provider's own host come back to Forbear.
     pub url_fields: Vec<HeaderName>,
+    /// Better ways than many calls, by the name of the route.
+    pub advice: BTreeMap<String, Arc<[Way]>>,
     /// What tells this provider's clients not to retry.
     pub no_retry: Vec<(HeaderName, HeaderValue)>,
 }
@@ -60,6 +64,7 @@ impl Table {
                 credentials: contract.credential_headers.iter().filter_map(|h| h.parse().ok()).collect(),
                 url_fields: contract.url_headers.iter().filter_map(|h| h.parse().ok()).collect(),
                 no_retry: fields.filter_map(|(k, v)| Some((k.parse().ok()?, v.parse().ok()?))).collect(),
+                advice: ways(contract),
                 compiled: provider.clone(),
                 origin,
                 base_path,
@@ -94,4 +99,14 @@ impl Table {
     pub fn class_names(&self) -> impl Iterator<Item = &str> {
         self.classes.keys().map(String::as_str)
     }
+}
+
+fn ways(contract: &Contract) -> BTreeMap<String, Arc<[Way]>> {
+    let mut ways: BTreeMap<String, Vec<Way>> = BTreeMap::new();
+    for rule in &contract.advice {
+        let see = rule.see.as_ref().map_or(String::new(), |see| format!("; see {see}"));
+        let text = format!("{}: {}{see}", rule.when.as_str(), rule.say).into();
+        ways.entry(rule.route.clone()).or_default().push(Way { when: rule.when, text });
+    }
+    ways.into_iter().map(|(route, ways)| (route, ways.into())).collect()
 }

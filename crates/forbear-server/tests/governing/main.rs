@@ -4,6 +4,7 @@
 
 mod rig;
 
+mod advising;
 mod cancelling;
 mod http2;
 mod observing;

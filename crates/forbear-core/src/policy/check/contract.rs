@@ -4,12 +4,14 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use super::{Fault, FaultKind, SCOPE_MAX, bounds, is_name, seconds};
 use crate::classify::TEXT;
-use crate::contract::{CodeRule, Contract, ScopeLimits, WaitRule};
+use crate::contract::{AdviceRule, CodeRule, Contract, ScopeLimits, WaitRule};
 use crate::policy::{Policy, Rank};
-use crate::route::RouteTable;
+use crate::route::{RouteTable, TEMPLATE_BYTES_MAX};
 
 /// Lists of a contract other than its routes.
 const LIST_MAX: usize = 256;
+/// What an advice says, on every answer that carries it.
+const ADVICE_BYTES_MAX: usize = 200;
 /// Each is replaced every few seconds: more would be a load on the provider of its own.
 const WARM_CONNECTIONS_MAX: u64 = 8;
 
@@ -67,6 +69,9 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     for (i, rule) in contract.waits.iter().enumerate() {
         wait(&[root, &["waits", &i.to_string()]].concat(), rule, faults);
     }
+    for (i, rule) in contract.advice.iter().enumerate() {
+        advice(&[root, &["advice", &i.to_string()]].concat(), rule, faults);
+    }
     for (i, host) in contract.hosts.iter().enumerate() {
         if !is_host(host) {
             let happened = format!("`{host}` is no host");
@@ -79,6 +84,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         ("limit_headers", contract.limit_headers.len()),
         ("waits", contract.waits.len()),
         ("hosts", contract.hosts.len()),
+        ("advice", contract.advice.len()),
     ] {
         if length > LIST_MAX {
             let happened = format!("{length} entries; {LIST_MAX} is the most");
@@ -177,6 +183,24 @@ fn is_loopback(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let is_address = bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     is_address || bare.eq_ignore_ascii_case("localhost")
+}
+
+/// It goes out in a header field, and speaks of calls that may be made again.
+fn advice(at: &[&str], rule: &AdviceRule, faults: &mut Vec<Fault>) {
+    if !rule.route.starts_with("GET /") || rule.route.len() > TEMPLATE_BYTES_MAX {
+        let happened = format!("`{}` names no route that is read", rule.route);
+        faults.push(Fault::new(&[at, &["route"]].concat(), FaultKind::BadRoute, happened, "GET /v1/things/{id}"));
+    }
+    let texts = [("say", Some(&rule.say), ADVICE_BYTES_MAX), ("see", rule.see.as_ref(), TEMPLATE_BYTES_MAX)];
+    for (key, text, most) in texts {
+        let is_line =
+            |text: &String| (1..=most).contains(&text.len()) && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+        if text.is_some_and(|text| !is_line(text)) {
+            let happened = "this cannot be said in a header field";
+            let hint = format!("one line of 1 to {most} printable ASCII characters");
+            faults.push(Fault::new(&[at, &[key]].concat(), FaultKind::BadHeader, happened, hint));
+        }
+    }
 }
 
 fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<Fault>) {

@@ -1,7 +1,9 @@
 //! What is refused, and where it is said to be.
 
 use super::*;
-use crate::contract::{CodeMeaning, CodeRule, Contract, Idempotency, RouteRule, ValueFormat, WaitRule};
+use crate::contract::{
+    AdviceKind, AdviceRule, CodeMeaning, CodeRule, Contract, Idempotency, RouteRule, ValueFormat, WaitRule,
+};
 
 fn contract() -> Contract {
     Contract { base_url: "https://api.example.com".into(), ..Contract::default() }
@@ -220,4 +222,21 @@ fn headers_codes_and_names() {
         policy.providers.insert(name.into(), contract());
         assert_eq!(check(&policy)[0].kind, BadName, "{name}");
     }
+}
+
+#[test]
+fn an_advice_speaks_of_a_read_and_fits_into_a_header_field() {
+    let advice = |change: fn(&mut AdviceRule)| {
+        move |_: &mut Policy, shop: &mut Contract| {
+            let (when, route) = (AdviceKind::Polling, "GET /a/{id}".into());
+            let mut rule = AdviceRule { when, route, say: "Wait for the webhook".into(), see: None };
+            change(&mut rule);
+            shop.advice = vec![rule];
+        }
+    };
+    assert_eq!(faults(advice(|rule| rule.see = Some("POST /hooks".into()))), []);
+    check_one("providers.shop.advice.0.route", FaultKind::BadRoute, advice(|rule| rule.route = "POST /a".into()));
+    check_one("providers.shop.advice.0.say", FaultKind::BadHeader, advice(|rule| rule.say = "two\nlines".into()));
+    check_one("providers.shop.advice.0.say", FaultKind::BadHeader, advice(|rule| rule.say = "x".repeat(201)));
+    check_one("providers.shop.advice.0.see", FaultKind::BadHeader, advice(|rule| rule.see = Some("\u{fc}ber".into())));
 }

@@ -274,3 +274,19 @@ fn the_schema_describes_every_key() {
     }
     assert!(schema.get("required").is_none());
 }
+
+/// An advice is found by the name of its route, which is that of a rule or of a path without one.
+#[test]
+fn the_built_in_advice_speaks_of_routes_that_are_called_so() {
+    let mut seen = 0;
+    for (name, provider) in &loaded("").compiled.providers {
+        for rule in &provider.contract.advice {
+            let path = rule.route.strip_prefix("GET ").unwrap();
+            let path: Vec<&str> = path.split('/').map(|s| if s.starts_with('{') { "1" } else { s }).collect();
+            let called = provider.routes.lookup("GET", &path.join("/"));
+            assert_eq!((called.template.as_str(), called.class), (rule.route.as_str(), "read"), "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
