@@ -15,7 +15,9 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
-use crate::control::{ActionQuery, ActionRow, ActionStory, Page, Ready, Report, Scopes, TaskCancelled};
+use crate::control::{
+    ActionQuery, ActionRow, ActionStory, Page, Ready, Report, RouteSuggestions, Scopes, TaskCancelled,
+};
 use crate::problem::Problem;
 
 pub use error::ClientError;
@@ -70,6 +72,15 @@ impl Client {
 
     pub async fn report(&self, since: &str) -> Result<Report, ClientError> {
         self.get(&format!("/-/v1/report?since={}", escaped(since))).await
+    }
+
+    pub async fn route_suggestions(
+        &self,
+        since: &str,
+        provider: Option<&str>,
+    ) -> Result<RouteSuggestions, ClientError> {
+        let of = provider.map_or(String::new(), |provider| format!("&provider={}", escaped(provider)));
+        self.get(&format!("/-/v1/routes/suggestions?since={}{of}", escaped(since))).await
     }
 
     pub async fn cancel_task(&self, task: &str) -> Result<TaskCancelled, ClientError> {

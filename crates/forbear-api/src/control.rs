@@ -2,6 +2,8 @@
 //!
 //! Members that are not known are `null` and present, so that a reader never has to tell "absent" from "unknown".
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -239,6 +241,38 @@ pub struct Waits {
 pub struct SinceQuery {
     /// RFC 3339, or a duration before the newest event on record, such as `90m`, `24h` or `7d`; a day where absent.
     pub since: Option<String>,
+}
+
+/// Rules for routes that were seen and have none. Each is a proposal, and none is looser than what holds without it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouteSuggestions {
+    pub items: Vec<RouteSuggestion>,
+    /// Calls on routes beyond those that are told apart.
+    pub calls_beyond: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouteSuggestion {
+    pub provider: String,
+    #[serde(rename = "match")]
+    pub pattern: String,
+    pub class: String,
+    pub calls: u64,
+    /// How many calls ended with each status.
+    pub statuses: BTreeMap<u16, u64>,
+    pub reason: String,
+    /// What may stand instead of the class where the provider's documentation says that it honours the key; else null.
+    pub instead: Option<String>,
+}
+
+/// From when on, and of which provider; all where absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct RoutesQuery {
+    /// RFC 3339, or a duration before the newest event on record, such as `90m`, `24h` or `7d`; a day where absent.
+    pub since: Option<String>,
+    pub provider: Option<String>,
 }
 
 /// What cancelling a task did.

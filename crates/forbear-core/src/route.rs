@@ -9,6 +9,7 @@
 //! ways (dot segments, empty segments): such a call is an `uncertain_write`, whatever its method.
 
 mod pattern;
+pub mod suggest;
 mod template;
 
 use std::collections::BTreeMap;

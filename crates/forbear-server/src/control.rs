@@ -12,6 +12,7 @@ mod reply;
 mod report;
 mod rows;
 mod story;
+mod suggestions;
 mod token;
 
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ use axum::{Json, Router, middleware};
 use forbear_api::control::{Ready, Scopes, TaskCancelled};
 use forbear_api::problem::{Kind, Problem};
 use forbear_core::ids::{ActionId, TaskId};
+use forbear_core::policy::Compiled;
 use forbear_core::view::LiveView;
 use tokio::sync::Semaphore;
 
@@ -51,6 +53,7 @@ pub(crate) const ADDRESSES: &[(&str, &str)] = &[
     ("GET", "/-/v1/actions"),
     ("GET", "/-/v1/actions/{id}"),
     ("GET", "/-/v1/report"),
+    ("GET", "/-/v1/routes/suggestions"),
     ("DELETE", "/-/v1/tasks/{id}"),
 ];
 
@@ -74,6 +77,8 @@ pub struct Control {
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
     pub cancel_task: CancelTask,
     pub scope_of: ScopeOf,
+    /// The policy in force.
+    pub policy: Arc<Compiled>,
     /// Host names, beside loopback's and any IP address, under which the server may be called.
     pub names: Vec<String>,
 }
@@ -93,6 +98,7 @@ pub fn router(control: Control) -> Router {
         .route("/-/v1/actions", get(reads::actions))
         .route("/-/v1/actions/{id}", get(reads::action))
         .route("/-/v1/report", get(report::report))
+        .route("/-/v1/routes/suggestions", get(suggestions::routes))
         .route("/-/v1/tasks/{id}", delete(cancel_task))
         .method_not_allowed_fallback(reply::method_not_allowed)
         .route_layer(middleware::from_fn_with_state(shared.clone(), guard::token));

@@ -25,7 +25,7 @@ pub(crate) fn build(
 ) -> Router {
     let shard = &gateway.shard;
     let (ready, scopes, live, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
-    let gateway = Arc::clone(gateway);
+    let (gateway, policy) = (Arc::clone(gateway), Arc::clone(&gateway.table.compiled));
     router(Control {
         token,
         data_dir,
@@ -43,6 +43,7 @@ pub(crate) fn build(
             })
         }),
         scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),
+        policy,
         names,
     })
 }

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::error::StoreError;
 use crate::projection::{self, ActionRow};
 use crate::recover::{self, row_at};
+use crate::routes_seen::RoutesSeen;
 use crate::row::{COLUMNS, Row};
 use crate::schema;
 use crate::tally::{Since, Tally};
@@ -24,8 +25,8 @@ const SCAN_STEP_ROWS: i64 = 2_000;
 const SCAN_ROWS_MAX: usize = 200_000;
 /// Actions or events of one answer.
 const PAGE_MAX: usize = 10_000;
-/// Events summed up in one transaction.
-const TALLY_STEP_EVENTS: usize = 2_000;
+/// Events of a walk that are read at once.
+const WALK_STEP_EVENTS: usize = 2_000;
 /// Rows verified in one transaction.
 const VERIFY_STEP_ROWS: i64 = 64;
 
@@ -177,8 +178,22 @@ impl Reader {
         Ok(events)
     }
 
-    /// Everything since then, summed up. Walks the journal a few rows a transaction.
+    /// Everything since then, summed up.
     pub fn tally(&self, since: Since) -> Result<Tally, StoreError> {
+        let mut tally = Tally::default();
+        self.walk(since, |event| tally.note(event))?;
+        Ok(tally)
+    }
+
+    /// The routes that were called since then.
+    pub fn routes(&self, since: Since) -> Result<RoutesSeen, StoreError> {
+        let mut seen = RoutesSeen::default();
+        self.walk(since, |event| seen.note(event))?;
+        Ok(seen)
+    }
+
+    /// Every event since then, in order, a few rows a transaction.
+    fn walk(&self, since: Since, mut note: impl FnMut(&Event)) -> Result<(), StoreError> {
         let (mut next, last) = self.range()?;
         let from = match since {
             Since::At(at) => at,
@@ -189,12 +204,11 @@ impl Reader {
             }
         };
         next = self.first_of_day(from)?.unwrap_or(next);
-        let mut tally = Tally::default();
         loop {
-            let events = self.events(next, TALLY_STEP_EVENTS)?;
-            let Some(end) = events.last() else { return Ok(tally) };
+            let events = self.events(next, WALK_STEP_EVENTS)?;
+            let Some(end) = events.last() else { return Ok(()) };
             next = Seq(end.seq.0.saturating_add(1));
-            events.iter().filter(|event| event.at >= from).for_each(|event| tally.note(event));
+            events.iter().filter(|event| event.at >= from).for_each(&mut note);
         }
     }
 

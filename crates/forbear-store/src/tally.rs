@@ -12,7 +12,7 @@ use forbear_core::time::Wall;
 /// Scopes told apart; those beyond are summed up as `provider/*`.
 const SCOPES_MAX: usize = 1_000;
 /// Calls that are not ended yet; beyond, the oldest is not counted.
-const OPEN_MAX: usize = 100_000;
+pub(crate) const OPEN_MAX: usize = 100_000;
 /// Spans of waiting are told apart to an eighth.
 const STEPS: u32 = 8;
 

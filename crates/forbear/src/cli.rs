@@ -69,6 +69,9 @@ pub(crate) enum Command {
     },
     /// What was done, or would be where calls are only watched, summed up
     Report(Report),
+    /// The routes that were called, and rules for those that have none
+    #[command(subcommand)]
+    Routes(Routes),
     /// Tasks: what an agent was asked to achieve
     #[command(subcommand)]
     Task(Task),
@@ -226,6 +229,24 @@ pub(crate) struct Actions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
+    /// From when on: RFC 3339, or before the newest event on record (90m, 7d)
+    #[arg(long, value_name = "WHEN", default_value = "24h")]
+    pub(crate) since: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Routes {
+    /// Rules for routes that have none, as lines of a configuration to read and paste
+    Suggest(Suggest),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Suggest {
+    /// Only of this provider
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
     /// From when on: RFC 3339, or before the newest event on record (90m, 7d)
     #[arg(long, value_name = "WHEN", default_value = "24h")]
     pub(crate) since: String,

@@ -10,6 +10,7 @@ pub(crate) mod lab;
 pub(crate) mod own;
 pub(crate) mod providers;
 pub(crate) mod report;
+pub(crate) mod routes;
 pub(crate) mod scopes;
 pub(crate) mod serve;
 mod server;

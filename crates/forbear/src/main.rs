@@ -58,6 +58,7 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Actions(options) => commands::actions::run(options, output).await,
         Command::Action { id, server } => commands::action::run(id, server, output).await,
         Command::Report(options) => commands::report::run(options, output).await,
+        Command::Routes(cli::Routes::Suggest(options)) => commands::routes::suggest(options, output).await,
         Command::Task(cli::Task::Cancel { id, server }) => commands::task::cancel(id, server, output).await,
         Command::Config(_)
         | Command::Providers(_)

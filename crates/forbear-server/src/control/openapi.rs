@@ -1,7 +1,7 @@
 //! The OpenAPI document of the control API, from the same types and handlers that answer.
 
 use axum::Json;
-use forbear_api::control::{ActionRow, ActionStory, Ready, Report, ScopeRow, Scopes, TaskCancelled};
+use forbear_api::control::{ActionRow, ActionStory, Ready, Report, RouteSuggestions, ScopeRow, Scopes, TaskCancelled};
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
 
@@ -15,9 +15,20 @@ use utoipa::OpenApi;
         super::reads::action,
         super::reads::own_action,
         super::report::report,
+        super::suggestions::routes,
         super::cancel_task
     ),
-    components(schemas(ActionRow, ActionStory, Problem, Ready, Report, ScopeRow, Scopes, TaskCancelled))
+    components(schemas(
+        ActionRow,
+        ActionStory,
+        Problem,
+        Ready,
+        Report,
+        RouteSuggestions,
+        ScopeRow,
+        Scopes,
+        TaskCancelled
+    ))
 )]
 struct Document;
 

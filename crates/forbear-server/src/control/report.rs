@@ -17,25 +17,23 @@ use super::reply::problem;
 use super::rows::at;
 
 const DAY_MS: u64 = 86_400_000;
+pub(super) const HOW_SINCE: &str = "`since`: write an RFC 3339 instant, or a duration such as `90m`, `24h` or `7d`";
 
 #[utoipa::path(get, path = "/-/v1/report", params(SinceQuery), responses(
     (status = 200, body = Report, description = "What was done, and what would have been, by provider and scope")))]
 pub(super) async fn report(State(shared): State<Shared>, query: Result<Query<SinceQuery>, QueryRejection>) -> Response {
-    let since = match query.map(|Query(query)| since(query.since.as_deref())) {
-        Ok(Some(since)) => since,
-        Ok(None) => {
-            let how = "`since`: write an RFC 3339 instant, or a duration such as `90m`, `24h` or `7d`";
-            return problem(Kind::BadQuery, how);
-        }
+    let since = match query {
+        Ok(Query(query)) => since(query.since.as_deref()),
         Err(e) => return problem(Kind::BadQuery, &e.body_text()),
     };
+    let Some(since) = since else { return problem(Kind::BadQuery, HOW_SINCE) };
     match read(&shared, move |reader| reader.tally(since)).await {
         Ok(tally) => Json(said(&tally)).into_response(),
         Err(response) => response,
     }
 }
 
-fn since(text: Option<&str>) -> Option<Since> {
+pub(super) fn since(text: Option<&str>) -> Option<Since> {
     let Some(text) = text else { return Some(Since::Last(DAY_MS)) };
     if let Ok(At(ms)) = text.parse() {
         return Some(Since::At(Wall(ms)));

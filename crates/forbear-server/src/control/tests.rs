@@ -57,6 +57,7 @@ fn world(ready: Ready) -> World {
             let credential = headers.get("x-api-key")?.to_str().ok()?;
             Some(format!("{provider}/{credential}"))
         }),
+        policy: Arc::new(Compiled::new(forbear_core::policy::Policy::default()).unwrap()),
         names: Vec::new(),
     };
     World { dir, cancelled, router: router(control) }

@@ -2,7 +2,7 @@
 
 use forbear_core::effect::Effect;
 use forbear_core::event::{Fact, Joined, Outcome, Refused, Would};
-use forbear_core::ids::Seq;
+use forbear_core::ids::{Route, Seq};
 use forbear_core::time::Wall;
 use forbear_store::{ActionFilter, Reader, Since, StoreError};
 
@@ -164,4 +164,25 @@ fn what_was_done_and_what_would_have_been_is_summed_up_by_scope() {
     assert_eq!((decided.done.waits.total_ms, decided.done.retries, decided.would.saved()), (900, 1, 0));
     let all = reader.tally(Since::At(Wall(0))).unwrap();
     assert_eq!(all.scopes.values().map(|s| s.calls).sum::<u64>(), 6);
+}
+
+#[test]
+fn the_routes_that_were_called_are_counted_with_their_ends_and_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Under::open(dir.path());
+    store.append((1..=3).map(|seq| straight_read(seq, MARCH_MS)));
+    store.append(whole_write(4, MARCH_MS));
+    // A day later one more read, and a write that has not ended.
+    store.append([straight_read(8, MARCH_MS + DAY_MS), requested(9, MARCH_MS + DAY_MS, id(MARCH_MS + DAY_MS, 9))]);
+    store.durable(9);
+    drop(store);
+    let reader = Reader::open(dir.path()).unwrap();
+    let seen = reader.routes(Since::At(Wall(0))).unwrap();
+    let of = |provider: &str, route: &str| &seen.routes[&(provider.to_owned(), Route::new(route))];
+    let (reads, writes) = (of("openai", "GET /v1/models/{id}"), of("stripe", "POST /v1/charges"));
+    assert_eq!((reads.calls, reads.keyed, &reads.key_header), (4, 0, &None));
+    assert_eq!(reads.statuses, [(200, 4)].into());
+    assert_eq!((writes.calls, writes.keyed, writes.key_header.as_deref()), (1, 1, Some("Idempotency-Key")));
+    let newer = reader.routes(Since::Last(1_000)).unwrap();
+    assert_eq!(newer.routes.values().map(|seen| seen.calls).collect::<Vec<_>>(), [1]);
 }

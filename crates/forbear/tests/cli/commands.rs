@@ -18,7 +18,7 @@ routes:
 
 struct World {
     runtime: tokio::runtime::Runtime,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     _provided: Provided,
     server: Server,
 }
@@ -29,7 +29,7 @@ fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let configuration = format!("providers: {{reports: {{base_url: '{}'}}}}\n", provided.provider.base_url());
     let server = Server::start(dir.path(), &configuration);
-    World { runtime, _dir: dir, _provided: provided, server }
+    World { runtime, dir, _provided: provided, server }
 }
 
 impl World {
@@ -63,6 +63,31 @@ fn a_report_says_what_waited_and_for_how_long() {
         "{:?}",
         wrong.error()
     );
+}
+
+#[test]
+fn routes_without_a_rule_are_proposed_as_a_configuration_that_holds() {
+    let world = world();
+    for id in [7, 8] {
+        assert_eq!(world.get(&format!("/reports/v1/things/{id}"), "weekly").status, 404);
+    }
+    let mut found = serde_json::Value::Null;
+    for _ in 0..100 {
+        found = world.server.ask(&["routes", "suggest", "--provider", "reports", "--json"]).json();
+        if found["items"][0]["calls"] == 2 {
+            break;
+        }
+    }
+    let item = &found["items"][0];
+    assert_eq!((&item["match"], &item["class"]), (&"GET /v1/things/{id}".into(), &"read".into()), "{found}");
+    assert_eq!(item["statuses"], serde_json::json!({"404": 2}));
+    let words = world.server.ask(&["routes", "suggest"]).out;
+    assert!(words.lines().all(|l| l.chars().count() <= 80), "{words}");
+    let file = world.dir.path().join("pasted.yaml");
+    std::fs::write(&file, words.replace("    routes:", "    base_url: https://own.example\n    routes:")).unwrap();
+    assert_eq!(forbear(&["config", "check", file.to_str().unwrap()]).code, 0, "{words}");
+    let none = world.server.ask(&["routes", "suggest", "--provider", "none", "--json"]);
+    assert_eq!(none.code, 4, "{}", none.out);
 }
 
 #[test]
