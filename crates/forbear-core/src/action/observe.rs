@@ -35,7 +35,12 @@ impl Coordinator {
         let delayed = scope.in_flight.saturating_sub(scope.limits.max_concurrent_requests) as usize;
         let would = would.or_else(|| of_entry(now, entry(now, &live, scope, delayed)));
         live.would_not_leave = matches!(would, Some(Would::Join { .. } | Would::Refuse { .. } | Would::End { .. }));
-        self.record_if_due(now, &mut live, out);
+        if would.is_some() {
+            // What is said of it is said of an action on record, which ends there too, whatever crashes.
+            self.record(now, &mut live, out);
+        } else {
+            self.record_if_due(now, &mut live, out);
+        }
         self.take_slot(now, &live.request.scope.clone(), action);
         self.live.insert(action, live);
         if let Some(would) = would {

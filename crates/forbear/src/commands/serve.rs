@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use forbear_core::policy::Compiled;
 use forbear_server::config::{LogFormat, Overrides, load};
 use forbear_server::serve::start;
 use serde_json::json;
@@ -31,6 +32,7 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
         tracing::warn!(code = ?warning.code, "{warning}; {}", warning.hint);
     }
     raise_open_files(loaded.settings.connections_max);
+    say_watched(&loaded.compiled);
     let drain_seconds = loaded.settings.drain_seconds;
     let configured = options.config.is_some();
     // Before the greeting: whoever reads it may send the signal at once.
@@ -47,6 +49,19 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     tokio::select! {
         () = running.stop() => Ok(Exit::Done),
         () = stop.asked() => std::process::exit(ENDED_AT_ONCE),
+    }
+}
+
+/// Nobody is to rely on what is not decided.
+fn say_watched(compiled: &Compiled) {
+    let watched = compiled.providers.values().filter(|provider| provider.observes).count();
+    if watched > 0 {
+        let providers = compiled.providers.len();
+        tracing::warn!(
+            watched,
+            providers,
+            "mode observe: calls of these providers are forwarded once and not decided on; see `forbear report`"
+        );
     }
 }
 
