@@ -93,6 +93,28 @@ async fn what_the_agent_has_no_window_for_is_not_told_to_it() {
 }
 
 #[tokio::test]
+async fn a_write_whose_answer_was_lost_on_its_way_is_not_done_again() {
+    let rig = Rig::new(DONE, "").await;
+    for (path, window, resets) in [("/p/charges", 0, true), ("/p/chunks", 5, false), ("/p/long", 1_000, true)] {
+        let before = rig.provider.effects().count;
+        let mut agent = Agent::new(&rig, window).await;
+        let response = agent.call("POST", path).await;
+        agent.rounds().await;
+        drop(response);
+        if !resets {
+            drop(agent);
+        }
+        ended(&rig).await;
+        let again = rig.call("POST", path, &[], "").await;
+        assert_eq!((again.status, again.header("forbear-action").is_empty()), (422, false), "{path}: {again:?}");
+        assert_eq!(rig.provider.effects().count, before + 1, "{path}");
+        // What was asked for anew has a name of its own.
+        let other = [("forbear-reference", if resets { "a" } else { "b" })];
+        assert_eq!(rig.call("POST", path, &other, "").await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_taken_is_told() {
     let rig = Rig::new(DONE, "").await;
     let mut agent = Agent::new(&rig, 20_000).await;

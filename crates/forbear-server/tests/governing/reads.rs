@@ -154,3 +154,23 @@ async fn an_absurd_instant_does_not_close_a_scope_for_ever() {
         assert_eq!(rig.provider.arrivals().len(), 1);
     }
 }
+
+#[tokio::test]
+async fn a_credential_that_the_provider_says_back_is_not_recorded() {
+    let scenario = "
+routes:
+  - match: 'GET /echo'
+    respond:
+      status: 429
+      headers: {retry-after: 'Bearer sk-secret-0123456789', x-should-retry: 'sk-secret-0123456789'}
+      body: {error: {code: sk-secret-0123456789}}
+";
+    let rig = Rig::new(scenario, "").await;
+    let got = rig.call("GET", "/p/echo", &[("authorization", "Bearer sk-secret-0123456789")], "").await;
+    assert_eq!(got.status, 429);
+    rig.running.stop().await;
+    let reader = forbear_store::Reader::open(&rig.dir.path().join("data")).unwrap();
+    let events = reader.events(forbear_core::ids::Seq(1), 100).unwrap();
+    let text = serde_json::to_string(&events).unwrap();
+    assert!(text.contains("[withheld]") && !text.contains("sk-secret"), "{text}");
+}

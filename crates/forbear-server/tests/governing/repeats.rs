@@ -140,6 +140,30 @@ async fn an_equal_write_whose_first_agent_left_gets_the_first_ones_answer() {
 }
 
 #[tokio::test]
+async fn of_bodies_known_by_their_beginning_none_gets_anothers_answer() {
+    let rig = Rig::new(SLOW, "body_replay_bytes_max: 16\n").await;
+    leaves(&rig, "{\"a\":1,\"b\":2,\"c\":3}").await;
+    // sleep: the closed connection has to be noticed before the repeat comes.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let other = post(&rig, &[K], "{\"a\":1,\"b\":2,\"c\":4}").await;
+    assert!(is_problem(&other, "outcome_unknown"), "{other:?}");
+    assert_eq!(rig.provider.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_or_credential_that_ends_at_the_hop_is_refused() {
+    let rig = Rig::new(SLOW, "").await;
+    for named in ["keep-alive, Idempotency-Key", "authorization"] {
+        let fields = [K, ("idempotency-key", "k-1"), ("connection", named)];
+        let got = post(&rig, &fields, "{}").await;
+        assert_eq!(got.status, 400, "{got:?}");
+        assert!(got.json()["type"] == "/-/problems/bad_request", "{got:?}");
+    }
+    assert_eq!(post(&rig, &[K, ("connection", "keep-alive, x-hop"), ("x-hop", "1")], "{}").await.status, 201);
+    assert_eq!(rig.provider.arrivals().len(), 1);
+}
+
+#[tokio::test]
 async fn an_equal_write_that_was_done_and_told_to_nobody_is_not_done_again() {
     let rig = Rig::new(SLOW, "").await;
     leaves(&rig, "{\"a\":1}").await;
