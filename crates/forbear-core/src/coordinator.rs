@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::action::live::{Live, Stage};
 use crate::action::repeat::Waiter;
+use crate::action::resend::Recent;
 use crate::advice::Advisor;
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
@@ -41,6 +42,8 @@ pub struct Coordinator {
     pub(crate) live: BTreeMap<ActionId, Box<Live>>,
     /// Calls that wait for the result of a live action.
     pub(crate) waiters: BTreeMap<ActionId, Waiter>,
+    /// Calls without lasting effect that may be made again.
+    pub(crate) recent: Recent,
     /// When each of those that wait gives up.
     pub(crate) expiries: BTreeSet<(Mono, ActionId)>,
     /// When each scope's line is to be looked at; one entry a scope.
@@ -70,6 +73,7 @@ impl Coordinator {
             closed_at_start: BTreeMap::new(),
             live: BTreeMap::new(),
             waiters: BTreeMap::new(),
+            recent: Recent::default(),
             expiries: BTreeSet::new(),
             looks: BTreeSet::new(),
             next_look: BTreeMap::new(),
@@ -124,7 +128,8 @@ impl Coordinator {
     /// The next instant at which time alone changes something.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<(Mono, WakeReason)> {
-        let expiry = self.expiries.first().map(|(at, _)| (*at, WakeReason::Expiry));
+        let expiry = self.expiries.first().map(|(at, _)| *at).into_iter().chain(self.recent.next_expected()).min();
+        let expiry = expiry.map(|at| (at, WakeReason::Expiry));
         let look = self.looks.first().map(|(at, scope)| {
             let reason = self.next_look.get(scope).map_or(WaitReason::Backoff, |(_, reason)| *reason);
             (*at, WakeReason::Line(reason))
@@ -200,12 +205,16 @@ impl Coordinator {
         out: &mut Commands,
     ) -> Seq {
         let live = action.and_then(|a| self.live.get_mut(&a));
-        let prev = live.as_ref().and_then(|l| l.last_seq);
+        let last_seq = match live {
+            Some(live) => Some(&mut live.last_seq),
+            None => action.and_then(|a| self.recent.last_seq(a)),
+        };
+        let prev = last_seq.as_ref().and_then(|last| **last);
         let prev = prev.or_else(|| action.and_then(|a| self.durable.open.get(&a)).map(|o| o.last_seq));
         let frozen = self.gate.frozen().is_some();
         let seq = if frozen { self.gate.last_seq() } else { self.gate.next_seq() };
-        if let Some(live) = live {
-            live.last_seq = Some(seq);
+        if let Some(last) = last_seq {
+            *last = Some(seq);
         }
         let event = Event { v: EVENT_VERSION, seq, at: now.wall, action, prev, policy: self.policy.clone(), fact };
         self.durable.apply(&event);

@@ -168,10 +168,11 @@ impl Durable {
                 let Some(action) = event.action else { return };
                 self.settle(event.at, action, finished);
             }
+            Fact::CallJoined { charged: Some(task), .. } => self.spend(task, 0, event.at),
             Fact::PolicyLoaded { .. }
             | Fact::RetryStarted { .. }
             | Fact::ReconciliationRequired { .. }
-            | Fact::CallJoined { .. }
+            | Fact::CallJoined { charged: None, .. }
             | Fact::DecisionObserved { .. }
             | Fact::LogGap { .. } => {}
         }
@@ -201,14 +202,7 @@ impl Durable {
     }
 
     fn charge(&mut self, action: Option<ActionId>, charge: Charge) {
-        let spent = self.tasks.entry(charge.task.clone()).or_default();
-        spent.retries = spent.retries.saturating_add(1);
-        spent.wait_ms = spent.wait_ms.saturating_add(charge.wait_ms);
-        spent.last_at = charge.at;
-        // A margin, so that a walk over all pays for many that came.
-        if self.tasks.len() > TASKS_MAX + TASKS_MAX / 8 {
-            keep_newest(&mut self.tasks, TASKS_MAX, |spent| spent.last_at);
-        }
+        self.spend(&charge.task, charge.wait_ms, charge.at);
         let at = charge.at;
         let record = self.scopes.entry(charge.scope.clone()).or_default();
         record.forget_before(at);
@@ -221,6 +215,18 @@ impl Durable {
             open.charged = Some(charge);
         }
         self.bound_scopes(at);
+    }
+
+    /// One retry of a task.
+    fn spend(&mut self, task: &TaskId, wait_ms: u64, at: Wall) {
+        let spent = self.tasks.entry(task.clone()).or_default();
+        spent.retries = spent.retries.saturating_add(1);
+        spent.wait_ms = spent.wait_ms.saturating_add(wait_ms);
+        spent.last_at = at;
+        // A margin, so that a walk over all pays for many that came.
+        if self.tasks.len() > TASKS_MAX + TASKS_MAX / 8 {
+            keep_newest(&mut self.tasks, TASKS_MAX, |spent| spent.last_at);
+        }
     }
 
     fn give_back(&mut self, action: Option<ActionId>) {

@@ -80,6 +80,9 @@ pub enum Fact {
     /// Another call was answered with this action's result instead of being sent.
     CallJoined {
         how: Joined,
+        /// The task to whose budget a repeat is charged, of a layer above that repeats calls by itself.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        charged: Option<TaskId>,
     },
     /// The call was only watched: what would have been decided here.
     DecisionObserved {

@@ -101,12 +101,24 @@ pub struct Request {
     pub reference: Option<Arc<str>>,
     /// Derived from the reference and its task, where the key is not that already.
     pub reference_key: Option<Key>,
-    /// The client's own word that it repeats a call.
-    pub marked_repeat: bool,
+    /// The client's own word on whether it repeats a call.
+    pub mark: Mark,
+    /// What the sends of one call without lasting effect have in common, where its client marks them or its task has a name.
+    pub call_digest: Option<Digest>,
     /// Also a read is journaled before it is sent (`journal_reads: before`).
     pub journal_before: bool,
     /// It is forwarded once, as it is, and what would have been decided is recorded.
     pub observe: bool,
+}
+
+/// What a client says of a call that it may repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing: most clients mark no repeats.
+    Silent,
+    /// Its first send, of a client that marks its repeats.
+    First,
+    Repeat,
 }
 
 /// What became of an attempt, as far as its head.

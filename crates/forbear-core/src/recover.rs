@@ -67,6 +67,7 @@ impl Coordinator {
         let Some(why) = self.gate.frozen().map(str::to_owned) else { return out };
         self.doubts += 1;
         self.durable = replay(snapshot, tail);
+        self.recent.forget_ended();
         let (kept, lost) = self.gate.thaw(self.durable.seq);
         for live in self.live.values_mut() {
             let open = self.durable.open.get(&live.request.action);

@@ -23,7 +23,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Fact, KeyOrigin, KeyUsed};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Request, Settings};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Rank, TaskRule};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -220,7 +220,8 @@ fn request<'a>(
         goal: None,
         reference: given("ref").map(Arc::from),
         reference_key: given("ref").map(Key::new),
-        marked_repeat: given("marked").is_some(),
+        mark: given("marked").map_or(Mark::Silent, |_| Mark::Repeat),
+        call_digest: None,
         journal_before: false,
         observe: words.contains(&"observe"),
     }
@@ -320,7 +321,7 @@ fn fact(fact: &Fact) -> String {
         Fact::ActionFinished(f) => {
             format!("action_finished {} {:?} after {} attempts", f.outcome.as_str(), f.effect, f.attempts)
         }
-        Fact::CallJoined { how } => format!("call_joined {}", how.as_str()),
+        Fact::CallJoined { how, .. } => format!("call_joined {}", how.as_str()),
         Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap of {events_at_most} at most"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),

@@ -17,7 +17,7 @@ use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{
     ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
 };
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -229,7 +229,8 @@ impl Soak {
             goal: None,
             reference: None,
             reference_key: None,
-            marked_repeat: false,
+            mark: Mark::Silent,
+            call_digest: None,
             journal_before: false,
             observe: false,
         }

@@ -57,6 +57,11 @@ impl Mailbox {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
+    /// Ready when the core wants the attempt cancelled. Other commands cannot come while an attempt is on the wire.
+    pub async fn cancelled(&self) {
+        while !matches!(self.next().await, Command::CancelUpstream { .. }) {}
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::gateway::AnswerCopy;
+use crate::gateway::{AnswerCopy, Copies};
 use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 use cancel::Written;
@@ -58,6 +58,8 @@ struct Inner {
     calls: BTreeMap<ActionId, Arc<Mailbox>>,
     /// The answer whose end is being decided on, for those who wait for it too.
     copy: Option<Arc<AnswerCopy>>,
+    /// Answers that a marked repeat may ask for again.
+    copies: Copies,
     /// Sealed contents of writes whose intent is being decided on.
     contents: BTreeMap<ActionId, Sealed>,
     armed: Option<Mono>,
@@ -67,12 +69,15 @@ struct Inner {
 impl Inner {
     fn route(&self, command: Command, own: Option<ActionId>, mine: &mut Commands) {
         let action = command.action();
+        if let Command::Share { action, of, .. } = &command
+            && let Some(copy) = self.copy.as_ref().or_else(|| self.copies.get(*of))
+            && let Some(mailbox) = self.calls.get(action)
+        {
+            mailbox.put_copy(Arc::clone(copy));
+        }
         if action.is_some() && action == own {
             mine.push(command);
         } else if let Some(mailbox) = action.and_then(|a| self.calls.get(&a)) {
-            if let (Command::Share { .. }, Some(copy)) = (&command, &self.copy) {
-                mailbox.put_copy(Arc::clone(copy));
-            }
             mailbox.put(command);
         }
     }
@@ -86,6 +91,7 @@ impl Shard {
             core,
             calls: BTreeMap::new(),
             copy: None,
+            copies: Copies::default(),
             contents: BTreeMap::new(),
             armed: None,
             events_since_snapshot: 0,
@@ -145,10 +151,20 @@ impl Shard {
     }
 
     /// The body that a call relayed has ended, and with it the call. Whoever waits for the same answer gets the copy.
-    pub fn ended(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd, copy: Option<Arc<AnswerCopy>>) {
+    pub fn ended(
+        &self,
+        action: ActionId,
+        attempt: AttemptNo,
+        end: BodyEnd,
+        copy: Option<Arc<AnswerCopy>>,
+        may_come_again: bool,
+    ) {
         let mut inner = self.lock();
-        inner.copy = copy;
         let now = self.clock.now();
+        if let Some(copy) = copy.as_ref().filter(|_| may_come_again) {
+            inner.copies.keep(now.mono, action, Arc::clone(copy));
+        }
+        inner.copy = copy;
         let commands = inner.core.handle(now, Input::Ended { action, attempt, end });
         inner.calls.remove(&action);
         self.settle(&mut inner, commands, None);

@@ -3,9 +3,10 @@
 use crate::action::live::{Live, Stage};
 use crate::action::observe;
 use crate::action::repeat::Repeat;
+use crate::action::resend::Resend;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
-use crate::event::{ActionRequested, Fact, Outcome};
+use crate::event::{ActionRequested, Fact, Joined, Outcome};
 use crate::ids::ScopeId;
 use crate::input::Request;
 use crate::register::{Place, Scope, Turn, WaitReason};
@@ -47,6 +48,19 @@ impl Coordinator {
             Repeat::Joins(to, how) if deadline > now.mono => return self.join(now, live, to, how, out),
             // Its deadline is looked at below.
             Repeat::Joins(..) => {}
+        }
+        match self.resend_of(&live.request, now) {
+            Resend::No => {}
+            resend if live.request.observe => would = would.or(observe::of_resend(resend, deadline > now.mono)),
+            Resend::Joins(to) if deadline > now.mono => return self.join(now, live, to, Joined::MarkedRepeat, out),
+            Resend::Joins(_) => {}
+            Resend::Again(of) => return self.answer_again(now, live.request.action, of, out),
+            Resend::Retry(failed) => {
+                if let Some(why) = self.over_budget(now, &live, 0) {
+                    return self.refuse_retry_from_above(now, live, failed, why, out);
+                }
+                live.retries_from_above = true;
+            }
         }
         let request = &live.request;
         if must_be_durable(request) {
@@ -92,10 +106,14 @@ impl Coordinator {
         }
     }
 
-    /// Intent first: a write is in the journal before it waits or leaves.
+    /// Intent first: a write is in the journal before it waits or leaves. And so is a charge.
     pub(crate) fn record_if_due(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
         if must_be_durable(&live.request) {
             self.record(now, live, out);
+        }
+        self.known_as_call(&live.request);
+        if live.retries_from_above {
+            self.charge_retry_from_above(now, live, out);
         }
     }
 

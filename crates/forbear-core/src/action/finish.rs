@@ -51,8 +51,10 @@ impl Coordinator {
             _ => Write::Ahead,
         };
         let action = r.action;
+        self.forget_call(r);
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), write, out);
-        if live.recorded && outcome.is_terminal() && r.rank.writes() {
+        live.last_seq = Some(seq);
+        if live.recorded && outcome.is_terminal() && live.request.rank.writes() {
             self.gate.after(seq, Command::ForgetContent { action }, out);
         }
         seq
@@ -104,6 +106,9 @@ impl Coordinator {
         answer.retry_after_seconds = retry_after_seconds;
         let told_after = self.boundary_seq(&live.request.scope);
         self.finish(now, &mut live, outcome, Some(why.to_owned()), out);
+        if matches!(outcome, Outcome::BudgetExhausted | Outcome::DeadlineExhausted) {
+            self.keep_result(now, &live, &answer);
+        }
         self.tell(&mut live, answer, told_after, out);
     }
 

@@ -27,7 +27,7 @@ impl Coordinator {
 
     /// If nobody is there any more to hear of its result, it is withdrawn.
     pub(crate) fn unheard(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        if !self.is_heard(action) {
+        if !self.is_heard(action) && !self.may_come_back(now, action) {
             self.withdraw(now, action, AGENT_LEFT, out);
         }
     }
@@ -52,7 +52,7 @@ impl Coordinator {
         self.cancel_waiters(now, task, out);
     }
 
-    fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
+    pub(crate) fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {
         self.doubts += 1;
         let Some(live) = self.live.get_mut(&action) else { return };
         match live.stage {

@@ -51,6 +51,10 @@ pub struct Live {
     pub would_not_leave: bool,
     /// Set while a write goes on though its agent or task is gone.
     pub follow_only: Option<&'static str>,
+    /// A layer above tries again what failed: its first send is charged as a retry.
+    pub retries_from_above: bool,
+    /// Until when its client is expected back, which hung up and marks its repeats.
+    pub comes_back_by: Option<Mono>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +102,8 @@ impl Live {
             joined: Vec::new(),
             would_not_leave: false,
             follow_only: None,
+            retries_from_above: false,
+            comes_back_by: None,
         })
     }
 

@@ -1,8 +1,9 @@
 //! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
-//! an attempt, `admit`, `repeat`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to, and
-//! `observe` is what they come to where calls are only watched.
+//! an attempt, `admit`, `repeat`, `resend`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to,
+//! and `observe` is what they come to where calls are only watched.
 
 pub mod live;
+pub mod resend;
 pub mod verdict;
 
 mod admit;
@@ -10,5 +11,6 @@ mod finish;
 mod leave;
 mod observe;
 pub(crate) mod repeat;
+
 mod result;
 mod send;

@@ -9,12 +9,13 @@ use crate::action::admit::{Entry, entry};
 use crate::action::finish::stopped;
 use crate::action::live::Live;
 use crate::action::repeat::Repeat;
+use crate::action::resend::Resend;
 use crate::action::verdict::Verdict;
 use crate::classify::Kind;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
-use crate::event::{Fact, Outcome, Refused, Would};
+use crate::event::{Fact, Joined, Outcome, Refused, Would};
 use crate::ids::ActionId;
 use crate::time::Now;
 
@@ -81,6 +82,15 @@ pub(crate) fn of_repeat(repeat: Repeat, in_time: bool) -> Option<Would> {
         Repeat::Open(open) => refuse(Refused::Open, open),
         Repeat::OtherContent(known) => refuse(Refused::KeyMismatch, known),
         Repeat::Joins(to, how) => in_time.then_some(Would::Join { to, how }),
+    }
+}
+
+/// What a call that a layer above makes again would have got.
+pub(crate) const fn of_resend(resend: Resend, in_time: bool) -> Option<Would> {
+    match resend {
+        Resend::Joins(_) if !in_time => None,
+        Resend::Joins(to) | Resend::Again(to) => Some(Would::Join { to, how: Joined::MarkedRepeat }),
+        Resend::No | Resend::Retry(_) => None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Equal calls that are meant to be equal are not joined: it takes an equal key or reference, a client's own mark, or a first
 //! call whose agent had left.
 
+use crate::action::admit::write_for;
 use crate::action::leave::AGENT_LEFT;
 use crate::action::live::{Live, honoured_ms};
 use crate::command::{Answer, Command, Commands, Problem, SafeNext, Stamp};
@@ -11,7 +12,7 @@ use crate::effect::Effect;
 use crate::event::{Fact, Joined, Outcome, Refused};
 use crate::identity::{Known, names};
 use crate::ids::{ActionId, Seq, TaskId};
-use crate::input::Request;
+use crate::input::{Mark, Request};
 use crate::time::{Mono, Now};
 
 /// Calls that wait for the result of one action.
@@ -66,7 +67,8 @@ impl Coordinator {
         }
         for known in self.durable.with_content(scope, route, digest) {
             let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
-            let how = left.then_some(Joined::FirstLeft).or(request.marked_repeat.then_some(Joined::MarkedRepeat));
+            let marked = (request.mark == Mark::Repeat).then_some(Joined::MarkedRepeat);
+            let how = left.then_some(Joined::FirstLeft).or(marked);
             worst = worst.max(match self.standing(request, known, how, now) {
                 // Of a body that is streamed once only the beginning is known: another's answer is none of its own.
                 Repeat::Joins(open, _) if !request.replayable => Repeat::Open(open),
@@ -102,11 +104,27 @@ impl Coordinator {
         joined.joined.push(action);
         if joined.follow_only == Some(AGENT_LEFT) {
             joined.follow_only = None;
+            joined.comes_back_by = None;
         }
+        // A repeat of its client's own making is one of the retries of its task.
+        let charged = (how == Joined::MarkedRepeat).then(|| joined.request.task.clone());
         let waiter = Waiter { to, task: live.request.task.clone(), deadline: live.deadline, how };
         self.expiries.insert((waiter.deadline, action));
         self.waiters.insert(action, waiter);
-        self.emit(now, Some(to), Fact::CallJoined { how }, Write::Behind, out);
+        self.record_on_the_way(now, to, out);
+        self.emit(now, Some(to), Fact::CallJoined { how, charged }, Write::Behind, out);
+    }
+
+    /// What went straight and leaves a trace after all enters the journal with what was done so far.
+    fn record_on_the_way(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(mut live) = self.live.remove(&action) else { return };
+        let is_new = !live.recorded;
+        self.record(now, &mut live, out);
+        let (attempt, write) = (live.attempt(), write_for(&live.request));
+        self.live.insert(action, live);
+        if let Some(attempt) = attempt.filter(|_| is_new) {
+            self.emit(now, Some(action), Fact::ActionSent { attempt }, write, out);
+        }
     }
 
     /// The call waits no more.
@@ -138,26 +156,33 @@ impl Coordinator {
 
     /// The provider's answer came whole: whoever waits for it gets a copy.
     pub(crate) fn share(&mut self, now: Now, live: &mut Live, outcome: Outcome, out: &mut Commands) {
+        if live.joined.is_empty() && live.request.call_digest.is_none() {
+            return;
+        }
         let of = live.request.action;
+        let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
+        let why = "it was answered, and the answer was too large to be given twice";
+        let otherwise = Answer {
+            status: 422,
+            problem: Problem::AlreadyDone,
+            safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
+            ..self.answer_of(now, live, outcome, why)
+        };
+        self.keep_result(now, live, &otherwise);
         for action in std::mem::take(&mut live.joined) {
             let joined = self.part(action).map(|waiter| waiter.how);
-            let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
-            let why = "it was answered, and the answer was too large to be given twice";
-            let otherwise = Box::new(Answer {
-                status: 422,
-                joined,
-                problem: Problem::AlreadyDone,
-                safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
-                ..self.answer_of(now, live, outcome, why)
-            });
-            out.push(Command::Share { action, of, stamp, otherwise });
+            let otherwise = Box::new(Answer { joined, ..otherwise.clone() });
+            out.push(Command::Share { action, of, stamp: stamp.clone(), otherwise });
         }
     }
 
     /// Its deadline passed before the result came.
     pub(crate) fn expire_waiter(&mut self, now: Now, action: ActionId, out: &mut Commands) {
         let why = "its deadline came before the result of the equal call that it waits for";
-        self.let_go(now, action, Outcome::OutcomeUnknown, why, out);
+        let to = self.waiters.get(&action).and_then(|waiter| self.live.get(&waiter.to));
+        let writes = to.is_some_and(|live| live.request.rank.writes());
+        let outcome = if writes { Outcome::OutcomeUnknown } else { Outcome::DeadlineExhausted };
+        self.let_go(now, action, outcome, why, out);
     }
 
     pub(crate) fn cancel_waiters(&mut self, now: Now, task: &TaskId, out: &mut Commands) {
@@ -175,7 +200,7 @@ impl Coordinator {
             let sent = live.sends > 0 || live.attempt().is_some();
             // What somebody else waits for may be sent yet.
             let goes_on = sent || live.is_heard();
-            let effect = if goes_on { Effect::Unknown } else { live.effect };
+            let effect = if goes_on && live.request.rank.writes() { Effect::Unknown } else { live.effect };
             let answer = self.answer_of(now, live, outcome, why);
             let answer = Answer { joined: Some(waiter.how), sent, effect, ..answer };
             out.push(Command::Answer { action, answer: Box::new(answer) });

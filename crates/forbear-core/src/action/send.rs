@@ -150,6 +150,7 @@ impl Coordinator {
             self.expiries.remove(&(at, action));
             self.expire(now, action, out);
         }
+        self.stop_expecting(now, out);
     }
 
     /// Time passed: whose turn it is.
@@ -248,7 +249,7 @@ impl Coordinator {
         (now.mono.plus_ms(wait), WaitReason::Backoff)
     }
 
-    fn over_budget(&self, now: Now, live: &Live, wait_ms: u64) -> Option<&'static str> {
+    pub(crate) fn over_budget(&self, now: Now, live: &Live, wait_ms: u64) -> Option<&'static str> {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);

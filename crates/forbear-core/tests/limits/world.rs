@@ -15,7 +15,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Outcome};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 use forbear_core::view::ScopeView;
@@ -281,7 +281,8 @@ impl World {
             goal: None,
             reference: None,
             reference_key: None,
-            marked_repeat: false,
+            mark: Mark::Silent,
+            call_digest: None,
             journal_before: false,
             observe: false,
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forbear_core::command::{Answer, SafeNext};
 use forbear_core::event::{KeyOrigin, Outcome};
 use forbear_core::ids::{ActionId, Digest, Key};
-use forbear_core::input::{Input, Request};
+use forbear_core::input::{Input, Mark, Request};
 
 use super::calls::{CALLS_MAX, Call, Calls, number};
 use super::chance::Site;
@@ -41,7 +41,7 @@ impl World<'_> {
         intent.calls += 1;
         let (nth, intent) = (intent.calls, intent.clone());
         let mut request = self.request(action, &intent);
-        request.marked_repeat = nth > 1 && again != Again::Unmarked;
+        request.mark = if nth > 1 && again != Again::Unmarked { Mark::Repeat } else { Mark::First };
         if again == Again::OtherContent {
             request.content_digest = Some(OTHER_CONTENT);
         }
@@ -98,7 +98,8 @@ impl World<'_> {
             goal: None,
             reference: intent.reference.clone(),
             reference_key: intent.reference.as_deref().map(Key::new).filter(|_| !is_derived),
-            marked_repeat: false,
+            mark: Mark::Silent,
+            call_digest: intent.digest.filter(|_| !intent.rank.writes()),
             journal_before: intent.journal_before,
             observe: false,
         }

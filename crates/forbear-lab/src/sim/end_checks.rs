@@ -3,7 +3,7 @@
 use forbear_core::durable::{Durable, Phase};
 use forbear_core::effect::Effect;
 use forbear_core::event::{Event, Fact};
-use forbear_core::ids::ActionId;
+use forbear_core::ids::{ActionId, AttemptNo};
 
 use super::ledger::{Known, Reading};
 use super::world::World;
@@ -15,6 +15,12 @@ impl World<'_> {
             && let Some(call) = event.action.and_then(|a| self.calls.get_mut(a))
         {
             call.took = (attempt.0, step);
+        }
+        // A first send that is a retry of the layer above.
+        if let Fact::RetryScheduled { attempt: AttemptNo(1), .. } = &event.fact
+            && let Some(call) = event.action.and_then(|a| self.calls.get_mut(a))
+        {
+            call.is_retry = true;
         }
         let how = if self.tally.thawing { Reading::Thawing } else { Reading::Live };
         let Some(due) = self.node(by).map(|n| n.disk.appended + 1) else { return };
@@ -120,11 +126,11 @@ impl World<'_> {
     /// Invariant 6: what left was charged once, and what was charged left.
     fn check_charges(&mut self) {
         let Some(node) = self.owner.as_ref().filter(|_| !self.tally.lossy) else { return };
-        let charged = node.ledger.charged;
+        let (charged, joined) = (node.ledger.charged, node.ledger.joined);
         let by_budget = |task| node.core.durable_state().tasks.get(task).map_or(0, |t| u64::from(t.retries));
         let counted: Vec<u64> = self.fixtures.tasks.iter().map(by_budget).collect();
         for (task, (charged, counted)) in charged.into_iter().zip(counted).enumerate() {
-            let (left, unsure) = (self.tally.retries_left[task], self.tally.unsure[task]);
+            let (left, unsure) = (self.tally.retries_left[task] + joined[task], self.tally.unsure[task]);
             if charged < left || charged > left + unsure {
                 self.fail("charged_once", |_| format!("t{task}: {charged} charged, {left} left, {unsure} unsure"));
             }

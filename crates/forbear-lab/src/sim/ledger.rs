@@ -22,6 +22,8 @@ pub(super) struct Ledger {
     pub(super) cancelled: [bool; TASKS_MAX],
     /// Retries charged and not given back, and their waits.
     pub(super) charged: [u64; TASKS_MAX],
+    /// Those of them that are repeats which were joined, and never sent.
+    pub(super) joined: [u64; TASKS_MAX],
     waited_ms: [u64; TASKS_MAX],
     /// Which policy is in force by what was decided last.
     pub(super) policy: usize,
@@ -99,6 +101,12 @@ impl Ledger {
         match &event.fact {
             Fact::ActionRequested(requested) => same_key(event.action, requested, known),
             Fact::RetryScheduled { .. } => self.scheduled(event, at, how, known),
+            Fact::CallJoined { charged: Some(task), .. } => {
+                let task = known.task_index(task);
+                self.charged[task] += 1;
+                self.joined[task] += 1;
+                Ok(())
+            }
             Fact::RetryReturned { scope, task, wait_ms, .. } => {
                 let (task, scope) = (known.task_index(task), known.scope_index(scope));
                 self.charged[task] = self.charged[task].saturating_sub(1);
@@ -120,7 +128,8 @@ impl Ledger {
 
     /// A retry was planned: it costs its task and its scope, and waits long enough.
     fn scheduled(&mut self, event: &Event, at: Now, how: Reading, known: &Known<'_>) -> Result<(), Finding> {
-        let Fact::RetryScheduled { scope, task, wait_ms, scheduled_retry_at, retry_not_before, .. } = &event.fact
+        let Fact::RetryScheduled { attempt, scope, task, wait_ms, scheduled_retry_at, retry_not_before, .. } =
+            &event.fact
         else {
             return Ok(());
         };
@@ -146,7 +155,8 @@ impl Ledger {
         if waited_ms > settings.task.max_wait_seconds * 1_000 {
             return Err(("budget_is_kept", format!("task t{task}: {waited_ms} ms of waiting")));
         }
-        if *wait_ms < settings.backoff.floor_ms {
+        // Before a first attempt it was the layer above that waited.
+        if *wait_ms < settings.backoff.floor_ms && attempt.0 > 1 {
             return Err(("no_jitter_undercuts", format!("event {}: a wait of {wait_ms} ms", event.seq.0)));
         }
         let max = event.action.and_then(|a| known.calls.get(a)).map_or(0, |c| c.request.limits.max_retries_per_minute);
@@ -165,7 +175,7 @@ impl Ledger {
         if event.prev != trail.last {
             return Err(("journal_is_chained", format!("{name}: prev {:?}, not {:?}", event.prev, trail.last)));
         }
-        if trail.ended.is_some() {
+        if trail.ended.is_some() && !matches!(event.fact, Fact::CallJoined { .. }) {
             return Err(("one_outcome", format!("{name}: {:?} after {:?}", event.fact, trail.ended)));
         }
         trail.last = Some(event.seq);

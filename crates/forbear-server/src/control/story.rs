@@ -54,7 +54,7 @@ pub fn text_of(event: &Event) -> String {
         }
         Fact::TaskCancelled { task, by } => format!("task {task} cancelled by {by}"),
         Fact::ActionFinished(f) => finished(f),
-        Fact::CallJoined { how } => {
+        Fact::CallJoined { how, .. } => {
             format!("an equal call ({}) waits for this result and is not sent", how.as_str())
         }
         Fact::DecisionObserved { would } => format!("only watched: {}", would_have(would)),

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use forbear_core::classify::{Classification, ResponseFacts, classify};
-use forbear_core::command::{Command, Commands, Dispatch, Stamp};
+use forbear_core::command::{Commands, Dispatch, Stamp};
 use forbear_core::effect::Evidence;
 use forbear_core::event::Outcome;
 use forbear_core::ids::{ActionId, AttemptNo};
@@ -86,7 +86,7 @@ impl Call {
                     Err(e) => Err(e),
                 }
             } => sent,
-            () = cancelled(&mailbox) => {
+            () = mailbox.cancelled() => {
                 self.heed_refusal();
                 return Commands::new();
             }
@@ -209,15 +209,6 @@ impl Call {
     }
 }
 
-/// Ready when the core wants the attempt cancelled. Other commands cannot come while an attempt is on the wire.
-async fn cancelled(mailbox: &crate::mailbox::Mailbox) {
-    loop {
-        if matches!(mailbox.next().await, Command::CancelUpstream { .. }) {
-            return;
-        }
-    }
-}
-
 /// Ready when the agent of a write has left so long ago that its answer is not waited for any more, and no other call waits
 /// for it: until then the request is open at the provider, and so its slot is taken.
 async fn left_for_long(left: Option<&Notify>, shard: &Shard, action: ActionId) {
@@ -249,11 +240,13 @@ impl Answered {
         }
         let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));
         let writes = call.understood.class.rank.writes();
-        let mut recorder = writes.then(|| Recorder::new(head.clone()));
+        let outlives_agent = call.outlives_agent();
+        let mut recorder = outlives_agent.then(|| Recorder::new(head.clone()));
         if let (Some(recorder), Held::Begun(begun)) = (&mut recorder, &self.body) {
             recorder.pass(&begun.bytes());
         }
-        let watcher = watcher(Arc::clone(&call.gateway), call.action(), attempt, marks, recorder);
+        let watcher =
+            watcher(Arc::clone(&call.gateway), call.action(), attempt, marks, recorder, !writes && outlives_agent);
         let body = match self.body {
             Held::Open(mut body) => {
                 body.watch(watcher);
@@ -261,7 +254,11 @@ impl Answered {
             }
             Held::Begun(begun) => begun.into_watched_body(watcher),
         };
-        let body = if writes { body.followed() } else { body.cut_by(Arc::clone(&call.mailbox)) };
+        let body = match (writes, outlives_agent) {
+            (true, _) => body.followed(),
+            (false, true) => body.followed_until_cut(Arc::clone(&call.mailbox)),
+            (false, false) => body.cut_by(Arc::clone(&call.mailbox)),
+        };
         let mut response = relay::answer(head, body, []);
         let fields = response.headers_mut();
         own::stamp(fields, call.action(), stamp);
@@ -289,6 +286,7 @@ fn watcher(
     attempt: AttemptNo,
     mut marks: Option<Marks>,
     mut recorder: Option<Recorder>,
+    keep_copy: bool,
 ) -> answer::Watcher {
     Box::new(move |event| match event {
         BodyEvent::Data(data) => {
@@ -309,7 +307,7 @@ fn watcher(
                 answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
             };
             let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
-            gateway.shard.ended(action, attempt, end, copy);
+            gateway.shard.ended(action, attempt, end, copy, keep_copy);
         }
     })
 }

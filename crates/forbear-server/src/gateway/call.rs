@@ -2,7 +2,7 @@
 //!
 //! A call without lasting effect lives in its agent's future: when the agent leaves, the future is dropped and so is the
 //! send. A write lives in a task of its own, and the agent's future holds only the answer's end: when the agent leaves, the
-//! write is followed to its end.
+//! write is followed to its end. So does any call whose client marks its repeats: one of them may take it over.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,20 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
-use forbear_core::fingerprint;
-use forbear_core::ids::{ActionId, AttemptNo, Digest};
-use forbear_core::input::{HeadSeen, Input, Request as Asked};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use forbear_core::ids::{ActionId, AttemptNo};
+use forbear_core::input::{HeadSeen, Input, Mark, Request as Asked};
 use http::{Response, request};
 use hyper::body::Incoming;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, oneshot};
 
 use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
-use crate::http::body::{BodyError, Replay, RequestBody, receive};
+use crate::http::body::{BodyError, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
 use crate::mailbox::Mailbox;
@@ -92,11 +89,11 @@ pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<Age
     let asked = call.asked(false);
     call.admitted = true;
     let first = call.gateway.shard.admit(Box::new(asked), content, &call.mailbox);
-    if !writes {
+    if !call.outlives_agent() {
         return call.drive(first).await;
     }
     let left = Arc::new(Notify::new());
-    call.left = Some(Arc::clone(&left));
+    call.left = writes.then(|| Arc::clone(&left));
     let guard = AgentGuard { gateway: Arc::clone(&call.gateway), action: call.understood.action, left, here: true };
     let (give, take) = oneshot::channel();
     tokio::spawn(async move {
@@ -271,33 +268,20 @@ impl Call {
             goal: u.goal.clone(),
             reference: u.reference.clone(),
             reference_key: u.reference_key.clone(),
-            marked_repeat: u.marked_repeat,
+            mark: match &u.marker {
+                None => Mark::Silent,
+                Some(marker) if marker.is_repeat() => Mark::Repeat,
+                Some(_) => Mark::First,
+            },
+            call_digest: self.call_digest(),
             journal_before: self.gateway.journal_before,
             observe: u.provider.compiled.observes,
         }
     }
 
-    fn body_digest(&self, body: &Replay) -> [u8; 32] {
-        let kind = self.head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        if !fingerprint::is_json(kind, body.bytes()) || self.head.headers.contains_key(CONTENT_ENCODING) {
-            return body.sha256();
-        }
-        let canonical = match body.chunks() {
-            [only] => fingerprint::of_json(only, &self.understood.content_ignores),
-            chunks => fingerprint::of_json(&chunks.concat(), &self.understood.content_ignores),
-        };
-        canonical.unwrap_or_else(|| body.sha256())
-    }
-
-    /// What makes two writes the same: method, target and body. The route would not do, since it leaves identifiers out.
-    fn content_digest(&self, body_sha256: &[u8; 32]) -> Digest {
-        let mut hasher = Sha256::new();
-        // Neither has a space in it, so that no two pairs read alike.
-        for part in [self.head.method.as_str().as_bytes(), b" ", self.understood.uri.to_string().as_bytes(), b" "] {
-            hasher.update(part);
-        }
-        hasher.update(body_sha256);
-        Digest(hasher.finalize().into())
+    /// It is followed when its agent leaves: a write always, another call where a repeat of it may come.
+    pub(super) fn outlives_agent(&self) -> bool {
+        self.understood.class.rank.writes() || self.understood.marker.is_some()
     }
 
     /// Does what the core says until there is an answer.
@@ -326,15 +310,26 @@ impl Call {
                 Command::Share { of, stamp, otherwise, .. } => {
                     self.over();
                     let provider = &self.understood.provider;
-                    return match self.mailbox.take_copy() {
-                        Some(copy) => own::shared(copy.response(), provider, of, &stamp, otherwise.joined),
-                        None => own::answer(provider, self.action(), &otherwise),
-                    };
+                    match self.mailbox.take_copy() {
+                        Some(copy) => return own::shared(copy.response(), provider, of, &stamp, otherwise.joined),
+                        None if self.understood.class.rank.writes() => {
+                            return own::answer(provider, self.action(), &otherwise);
+                        }
+                        // What has no lasting effect may be asked for once more.
+                        None => todo.extend(self.admit_unjoined()),
+                    }
                 }
                 Command::CancelUpstream { .. } => self.answered = None,
                 Command::Append { .. } | Command::ReadBody { .. } | Command::ForgetContent { .. } => {}
             }
         }
+    }
+
+    /// The result that it waited for cannot be given to it: it goes its own way.
+    fn admit_unjoined(&mut self) -> Commands {
+        self.admitted = true;
+        let asked = Asked { call_digest: None, ..self.asked(false) };
+        self.gateway.shard.admit(Box::new(asked), None, &self.mailbox)
     }
 
     fn relay(mut self: Box<Self>, attempt: AttemptNo, stamp: &Stamp) -> Response<AgentBody> {

@@ -13,7 +13,7 @@ use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
 use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
 use forbear_core::policy::Rank;
-use forbear_core::retry_marker;
+use forbear_core::retry_marker::{self, RetryMarker};
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
 use forbear_core::traceparent;
@@ -75,7 +75,10 @@ pub(super) struct Understood {
     pub goal: Option<Arc<str>>,
     pub reference: Option<Arc<str>>,
     pub reference_key: Option<Key>,
-    pub marked_repeat: bool,
+    /// What its client says of repeating it.
+    pub marker: Option<RetryMarker>,
+    /// Its task was named, and is not made for this one call.
+    pub task_named: bool,
     pub expects_continue: bool,
     /// The contract has advice for calls like this one.
     pub advisable: Option<Advisable>,
@@ -162,7 +165,8 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         goal,
         reference,
         reference_key,
-        marked_repeat: retry_marker::read(fields).is_some_and(|marker| marker.is_repeat()),
+        marker: retry_marker::read(fields),
+        task_named: named_task.is_some(),
         expects_continue,
         advisable,
         provider: Arc::clone(provider),

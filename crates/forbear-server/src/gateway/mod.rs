@@ -9,6 +9,7 @@ mod attempt;
 mod body_key;
 mod call;
 mod copy;
+mod digests;
 mod disguise;
 mod ingress;
 mod location;
@@ -27,7 +28,7 @@ use hyper::body::Incoming;
 
 use call::Call;
 pub use call::Held;
-pub use copy::AnswerCopy;
+pub use copy::{AnswerCopy, Copies};
 pub use ingress::account_of;
 pub use table::{BadProvider, Provider, Table};
 

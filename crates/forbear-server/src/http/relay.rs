@@ -55,6 +55,8 @@ enum Keeper {
     Follow,
     /// The core, by word that the attempt is cancelled.
     Cut(Arc<Mailbox>),
+    /// The core alone: until it says so, it is read on when the agent leaves, because another call may want it.
+    FollowUntilCut(Arc<Mailbox>),
 }
 
 #[derive(Debug)]
@@ -126,6 +128,14 @@ impl AgentBody {
     pub fn cut_by(self, mailbox: Arc<Mailbox>) -> Self {
         let mut body = self;
         body.keeper = Keeper::Cut(mailbox);
+        body
+    }
+
+    /// The same body, which only the mailbox's word cuts, and not that the agent leaves.
+    #[must_use]
+    pub fn followed_until_cut(self, mailbox: Arc<Mailbox>) -> Self {
+        let mut body = self;
+        body.keeper = Keeper::FollowUntilCut(mailbox);
         body
     }
 
@@ -295,7 +305,7 @@ impl Body for AgentBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, BodyCut>>> {
         let this = &mut *self;
-        if let Keeper::Cut(mailbox) = &this.keeper
+        if let Keeper::Cut(mailbox) | Keeper::FollowUntilCut(mailbox) = &this.keeper
             && let Poll::Ready(Command::CancelUpstream { .. }) = mailbox.poll(cx)
         {
             // Letting go of the answer closes its connection and reports its end.
@@ -357,9 +367,11 @@ impl Inner {
 
 impl Drop for AgentBody {
     fn drop(&mut self) {
-        if !matches!(self.keeper, Keeper::Follow) {
-            return;
-        }
+        let mailbox = match std::mem::replace(&mut self.keeper, Keeper::None) {
+            Keeper::None | Keeper::Cut(_) => return,
+            Keeper::Follow => None,
+            Keeper::FollowUntilCut(mailbox) => Some(mailbox),
+        };
         let mut rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
             Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
             Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
@@ -371,8 +383,15 @@ impl Drop for AgentBody {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let read = async { while let Some(Ok(_)) = rest.frame().await {} };
-                // What it does not say in this time is left unknown.
-                let _ = tokio::time::timeout(FOLLOW_MAX, read).await;
+                match mailbox {
+                    // What it does not say in this time is left unknown.
+                    None => drop(tokio::time::timeout(FOLLOW_MAX, read).await),
+                    // Those who wait for it have their deadlines.
+                    Some(mailbox) => tokio::select! {
+                        () = read => {}
+                        () = mailbox.cancelled() => {}
+                    },
+                }
             });
         }
     }

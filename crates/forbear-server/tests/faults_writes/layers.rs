@@ -12,6 +12,40 @@ fn always(answer: &str) -> String {
 
 const FAST: &str = "backoff: {base_ms: 10, cap_ms: 20, floor_ms: 10}\n";
 
+/// An application that asks four times, over a kit that sends each call three times and heeds no word not to.
+#[tokio::test]
+async fn fb_089_loops_above_do_not_multiply_the_sends() {
+    let policy = format!("{FAST}task: {{max_retries: 3}}\nrequest_classes: {{read: {{max_attempts: 4}}}}");
+    let rig = Rig::new(&always("{status: 429, body: {}}"), &policy).await;
+    for _ in 0..4 {
+        for sent in ["0", "1", "2"] {
+            let fields = [("authorization", "k"), ("forbear-task", "t"), ("x-stainless-retry-count", sent)];
+            let got = rig.call("GET", "/p/x", &fields, "").await;
+            let said = (got.status, got.header("forbear-outcome"), got.header("x-should-retry"));
+            assert_eq!(said, (429, "budget_exhausted", "false"), "{got:?}");
+        }
+    }
+    assert_eq!(rig.provider.arrivals().len(), 4, "the first call and its retries");
+}
+
+/// What a layer above tries again is a retry: it has its share of the budget, and no more.
+#[tokio::test]
+async fn a_retry_from_above_is_charged_to_its_task() {
+    let classes = "request_classes: {read: {max_attempts: 1}}";
+    let policy = format!("{FAST}task: {{max_retries: 2}}\n{classes}");
+    let rig = Rig::new(&always("{status: 503, body: {}}"), &policy).await;
+    let ask = |task: &'static str| {
+        let rig = &rig;
+        async move { rig.call("GET", "/p/x", &[("authorization", "k"), ("forbear-task", task)], "").await }
+    };
+    for sends in [1, 2, 3, 3, 3] {
+        assert_eq!(ask("t").await.header("forbear-outcome"), "budget_exhausted");
+        assert_eq!(rig.provider.arrivals().len(), sends);
+    }
+    ask("another").await;
+    assert_eq!(rig.provider.arrivals().len(), 4, "the budget is its task's");
+}
+
 #[tokio::test]
 async fn fb_090_a_scope_spends_no_more_retries_than_it_may() {
     let policy = format!("{FAST}shared_scope: {{max_retries_per_minute: 5, max_concurrent_requests: 8}}");

@@ -10,4 +10,5 @@ mod http2;
 mod observing;
 mod reads;
 mod repeats;
+mod resends;
 mod writes;

@@ -256,7 +256,7 @@ fn brief(fact: &Fact) -> String {
             format!("action_finished {} {:?} {}", f.outcome.as_str(), f.effect, f.reason.as_deref().unwrap_or(""))
         }
         Fact::TaskCancelled { task, .. } => format!("task_cancelled {task}"),
-        Fact::CallJoined { how } => format!("call_joined {}", how.as_str()),
+        Fact::CallJoined { how, .. } => format!("call_joined {}", how.as_str()),
         Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap {events_at_most}"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
