@@ -12,7 +12,7 @@ use forbear_core::effect::Evidence;
 use forbear_core::event::Outcome;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST};
 use http::{Request, Response, response};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -229,11 +229,18 @@ impl Answered {
         let mut head = self.head;
         let advice = advice::of(call, &head.headers);
         let target = call.head.uri.path_and_query().map_or("", |p| p.as_str());
-        let prefix = target.get(..call.understood.prefix_bytes).unwrap_or_default();
+        let back = location::WayBack {
+            prefix: target.get(..call.understood.prefix_bytes).unwrap_or_default(),
+            authority: call.head.headers.get(HOST).and_then(|v| v.to_str().ok()).or(call
+                .head
+                .uri
+                .authority()
+                .map(|a| a.as_str())),
+        };
         // In place: a field that repeats keeps all its lines, and every field its turn.
         for (name, value) in &mut head.headers {
             if provider.url_fields.contains(name)
-                && let Some(ours) = location::rewritten(provider, prefix, name, value)
+                && let Some(ours) = location::rewritten(provider, back, name, value)
             {
                 *value = ours;
             }

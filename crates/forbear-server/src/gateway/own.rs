@@ -137,7 +137,9 @@ fn problem_response(problem: &Problem, shape: ErrorShape) -> Response<AgentBody>
     let body = problem_body(problem, shape).to_string();
     let mut response = Response::new(AgentBody::whole(body));
     *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    // GitHub's own client reads nothing but this as JSON, and would show an empty error.
+    let kind = if shape == ErrorShape::Github { "application/json" } else { MEDIA_TYPE };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 

@@ -16,6 +16,9 @@ routes:
     let policy = "providers: {p: {base_url: $BASE, hosts: [two.example, '*.tenant.example']}}\n";
     let rig = Rig::new(scenario, policy).await;
     let got = rig.get("/p/x").await;
-    assert_eq!(got.header("link"), "</p/v1/x?page=2>; rel=\"next\", </p/v1/x?page=9>; rel=\"last\"");
+    assert_eq!(
+        got.header("link"),
+        "<http://forbear/p/v1/x?page=2>; rel=\"next\", <http://forbear/p/v1/x?page=9>; rel=\"last\""
+    );
     assert_eq!(got.header("location"), "http://a.tenant.example/v1/x", "a pattern names somebody else's host too");
 }

@@ -31,22 +31,23 @@ async fn fb_118_no_body_goes_where_a_redirect_points() {
 
 #[tokio::test]
 async fn fb_119_a_redirect_to_the_provider_comes_back_to_forbear() {
-    // What the provider says, what the agent reads; `$` is the provider's own address, `@` the agent's own prefix.
+    // What the provider says, what the agent reads; `$` is the provider's own address, `@` the agent's own prefix, `^` where
+    // the agent found Forbear.
     let table = [
         ("Location", "/api/workflows/x/", "@/workflows/x/"),
         ("Location", "/api/workflows/x", "@/workflows/x"),
-        ("Location", "$/api/workflows/x/?a=%2F&b=+", "@/workflows/x/?a=%2F&b=+"),
-        ("Location", "$/api", "@"),
+        ("Location", "$/api/workflows/x/?a=%2F&b=+", "^@/workflows/x/?a=%2F&b=+"),
+        ("Location", "$/api", "^@"),
         ("Location", "$/apix/y", "$/apix/y"),
         ("Location", "/outside", "/outside"),
         ("Location", "next", "next"),
         ("Location", "//elsewhere.test/api/x", "//elsewhere.test/api/x"),
         ("Location", "https://elsewhere.test/api/x", "https://elsewhere.test/api/x"),
-        ("Operation-Location", "$/api/jobs/1", "@/jobs/1"),
+        ("Operation-Location", "$/api/jobs/1", "^@/jobs/1"),
         (
             "Link",
             "<$/api/x?page=2>; rel=\"next\", <$/api/x?page=9>; rel=\"last\"",
-            "<@/x?page=2>; rel=\"next\", <@/x?page=9>; rel=\"last\"",
+            "<^@/x?page=2>; rel=\"next\", <^@/x?page=9>; rel=\"last\"",
         ),
         (
             "Link",
@@ -68,7 +69,7 @@ async fn fb_119_a_redirect_to_the_provider_comes_back_to_forbear() {
             for prefix in ["/p", "/~t1/p"] {
                 let mut agent = Agent::connect(rig.running.addr(), is_http2).await;
                 let response = agent.call("GET", &format!("{prefix}/y"), "").await;
-                let expected = expected.replace('$', &own).replace('@', prefix);
+                let expected = expected.replace('$', &own).replace('@', prefix).replace('^', "http://gateway.test");
                 assert_eq!(field(&response, name), expected, "{name}: {given}");
             }
         }
@@ -81,6 +82,6 @@ async fn fb_119_a_redirect_to_the_provider_comes_back_to_forbear() {
         let mut agent = Agent::connect(rig.running.addr(), is_http2).await;
         let response = agent.call("GET", "/p/y", "").await;
         let links: Vec<_> = response.headers().get_all("link").iter().map(|v| v.to_str().unwrap()).collect();
-        assert_eq!(links, ["</p/1>", "</p/2>"]);
+        assert_eq!(links, ["<http://gateway.test/p/1>", "<http://gateway.test/p/2>"]);
     }
 }
