@@ -1,5 +1,5 @@
 //! Real clients: the official libraries that agents use, unmodified, against the binary with the lab's provider behind
-//! it. They live in a virtual environment under the build directory, at the versions that `clients/python` pins.
+//! it. They live under the build directory, at the versions that `clients/python` and `clients/node` pin.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,6 +11,9 @@ use super::workshop::Workshop;
 
 const TESTS: &str = "clients/python";
 const REQUIREMENTS: &str = "clients/python/requirements.txt";
+const NODE: &str = "clients/node";
+const NODE_TESTS: &str = "clients/python/test_node.py";
+const STAMP_NODE: &str = "forbear-lock.json";
 /// What was installed, so that an unchanged list installs nothing.
 const STAMP: &str = "forbear-requirements.txt";
 
@@ -29,7 +32,44 @@ pub(super) fn run(workshop: &Workshop) -> Result<Counts> {
     let mut pytest = workshop.command(python);
     pytest.args(["-m", "pytest", "-q", TESTS]);
     pytest.env("FORBEAR_BIN", forbear).env("PYTHONDONTWRITEBYTECODE", "1");
+    match node(workshop)? {
+        Some(home) => pytest.env("FORBEAR_NODE_CLIENTS", home),
+        None => {
+            println!("no node and npm here: {NODE_TESTS} is left out, and with it what clients of Node do");
+            pytest.args(["--ignore", NODE_TESTS])
+        }
+    };
     workshop.counted(pytest)
+}
+
+/// Where the clients of Node are, exactly as their lock file pins them. None where there is no Node.
+fn node(workshop: &Workshop) -> Result<Option<PathBuf>> {
+    let is_there = |program: &str| {
+        let mut command = workshop.command(program);
+        command.arg("--version");
+        workshop.succeeds(command)
+    };
+    if !(is_there("node") && is_there("npm")) {
+        return Ok(None);
+    }
+    let home = workshop.target.join("clients-node");
+    let lock = workshop.root.join(NODE).join("package-lock.json");
+    let wanted = fs::read_to_string(&lock).with_context(|| format!("{}", lock.display()))?;
+    let stamp = home.join(STAMP_NODE);
+    if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        println!("installing: the clients that {NODE} pins, into {}", home.display());
+        fs::create_dir_all(&home)?;
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(workshop.root.join(NODE).join(file), home.join(file))?;
+        }
+        let mut npm = workshop.command("npm");
+        npm.current_dir(&home).args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error"]);
+        if !npm.status()?.success() {
+            bail!("could not install the clients of Node");
+        }
+        fs::write(&stamp, wanted)?;
+    }
+    Ok(Some(home))
 }
 
 /// The interpreter of an environment that holds exactly what is pinned.
