@@ -77,4 +77,5 @@ def test_a_message_whose_answer_was_lost_is_posted_once(world):
         post(gateway)
     answer = caught.value.response
     assert (answer.status_code, answer["type"]) == (422, "/-/problems/outcome_unknown")
+    assert (answer["ok"], answer["error"]) == (False, "outcome_unknown"), "what the client's own error shows"
     assert (len(provider.arrivals()), provider.effects()["count"]) == (1, 1)

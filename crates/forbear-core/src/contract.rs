@@ -353,4 +353,10 @@ pub enum ErrorShape {
     Stripe,
     /// `{"message"}`
     Github,
+    /// `{"ok": false, "error"}`
+    Slack,
+    /// `{"error": {"code", "message", "status"}}`
+    Google,
+    /// `{"__type", "message"}`
+    Aws,
 }

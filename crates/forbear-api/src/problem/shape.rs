@@ -19,6 +19,12 @@ pub enum ErrorShape {
     Stripe,
     /// `{"message", "documentation_url"}`
     Github,
+    /// `{"ok": false, "error"}`
+    Slack,
+    /// `{"error": {"code", "message", "status"}}`
+    Google,
+    /// `{"__type", "message"}`
+    Aws,
 }
 
 /// The whole body of a problem: its members, and the error member of the shape. `type` stays the problem's, also where
@@ -47,6 +53,19 @@ pub fn problem_body(problem: &Problem, shape: ErrorShape) -> Value {
         ErrorShape::Github => {
             body.insert("message".into(), message.into());
             body.insert("documentation_url".into(), problem.kind.uri().into());
+        }
+        // A code, which its client shows with all the rest of the body.
+        ErrorShape::Slack => {
+            body.insert("ok".into(), false.into());
+            body.insert("error".into(), slug.into());
+        }
+        ErrorShape::Google => {
+            let error = json!({"code": problem.status, "message": message, "status": slug.to_ascii_uppercase()});
+            body.insert("error".into(), error);
+        }
+        ErrorShape::Aws => {
+            body.insert("__type".into(), slug.into());
+            body.insert("message".into(), message.into());
         }
     }
     Value::Object(body)
@@ -90,6 +109,8 @@ mod tests {
             (ErrorShape::Anthropic, "/error/message"),
             (ErrorShape::Stripe, "/error/message"),
             (ErrorShape::Github, "/message"),
+            (ErrorShape::Google, "/error/message"),
+            (ErrorShape::Aws, "/message"),
         ];
         for (shape, at) in message_at {
             let body = problem_body(&problem(), shape);
@@ -101,6 +122,12 @@ mod tests {
                 assert!(message.contains(said), "{shape:?} does not say {said}: {message}");
             }
         }
+    }
+
+    #[test]
+    fn slacks_client_finds_a_code() {
+        let body = problem_body(&problem(), ErrorShape::Slack);
+        assert_eq!((&body["ok"], &body["error"]), (&Value::Bool(false), &Value::from("outcome_unknown")));
     }
 
     #[test]

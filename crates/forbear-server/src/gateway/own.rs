@@ -201,5 +201,8 @@ const fn shape(shape: contract::ErrorShape) -> ErrorShape {
         contract::ErrorShape::Anthropic => ErrorShape::Anthropic,
         contract::ErrorShape::Stripe => ErrorShape::Stripe,
         contract::ErrorShape::Github => ErrorShape::Github,
+        contract::ErrorShape::Slack => ErrorShape::Slack,
+        contract::ErrorShape::Google => ErrorShape::Google,
+        contract::ErrorShape::Aws => ErrorShape::Aws,
     }
 }
