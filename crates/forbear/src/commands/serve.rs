@@ -1,7 +1,7 @@
 //! `forbear serve`: the server in this process, until it is told to stop.
 //!
-//! SIGTERM and SIGINT drain; a second one ends at once. What stdout says first is for people and for scripts: the address,
-//! then what to set in a client.
+//! SIGTERM and SIGINT drain; a second one ends at once. SIGHUP changes nothing and says so. What stdout says first is for
+//! people and for scripts: the address, then what to set in a client.
 
 use std::path::Path;
 
@@ -37,6 +37,7 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     let configured = options.config.is_some();
     // Before the greeting: whoever reads it may send the signal at once.
     let mut stop = Stop { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
+    tokio::spawn(hung_up(signal(SignalKind::hangup())?));
     let running = start(loaded).await?;
     let address = format!("http://{}", running.addr());
     if output.json() {
@@ -90,6 +91,13 @@ impl Stop {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
         }
+    }
+}
+
+/// A server that is told to reload goes on as it is, instead of ending with calls on the wire.
+async fn hung_up(mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        tracing::info!("SIGHUP changes nothing: the configuration is read at start; restart to apply it");
     }
 }
 

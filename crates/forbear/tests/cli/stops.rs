@@ -69,6 +69,20 @@ fn what_is_in_flight_is_answered_before_the_end() {
 }
 
 #[test]
+fn a_hangup_changes_nothing_and_says_how_a_configuration_is_applied() {
+    let world = world();
+    let asked = world.ask("/slow/v1/slow");
+    world.server.signal("HUP");
+    let answer = world.runtime.block_on(asked).unwrap().unwrap();
+    assert_eq!(answer.status, 200);
+    let log = world.server.data.with_file_name("log");
+    world.server.signal("TERM");
+    assert_eq!(world.server.ended().1, Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("restart to apply it").count(), 1, "{log}");
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let world = world();
     let _asked = world.ask("/slow/v1/never");
