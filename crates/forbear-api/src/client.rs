@@ -3,9 +3,11 @@
 //! It promises an error that says what to do, an answer within [`CALL_TIMEOUT_MS`], and no more than [`BODY_BYTES_MAX`]
 //! in memory. It refuses to retry: that is the caller's decision.
 
+mod address;
 mod error;
 mod token;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode, Uri, header};
@@ -20,6 +22,7 @@ use crate::control::{
 };
 use crate::problem::Problem;
 
+pub use address::ADDRESS_FILE;
 pub use error::ClientError;
 pub use token::{TOKEN_FILE, Token};
 
@@ -35,6 +38,8 @@ const HTTP_PORT: u16 = 80;
 pub struct Client {
     authority: http::uri::Authority,
     token: Option<Token>,
+    /// The data directory that the address was read from.
+    from: Option<PathBuf>,
 }
 
 impl Client {
@@ -46,7 +51,15 @@ impl Client {
         let plain = parts.scheme.as_ref().is_some_and(|s| *s == http::uri::Scheme::HTTP);
         let bare = parts.path_and_query.as_ref().is_none_or(|p| p == "/");
         let authority = parts.authority.filter(|a| plain && bare && !a.as_str().contains('@')).ok_or_else(bad)?;
-        Ok(Self { authority, token })
+        Ok(Self { authority, token, from: None })
+    }
+
+    /// The server that runs with this data, by the address that it wrote there; where there is none, at the other one.
+    pub fn of_data_dir(dir: &Path, otherwise: &str, token: Option<Token>) -> Result<Self, ClientError> {
+        match address::read(dir) {
+            Some(address) => Ok(Self { from: Some(dir.to_owned()), ..Self::new(&address, token)? }),
+            None => Self::new(otherwise, token),
+        }
     }
 
     /// The server's own word on whether it takes new calls; asked without a token.
@@ -105,9 +118,7 @@ impl Client {
         let server = || self.server();
         let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
         let port = self.authority.port_u16().unwrap_or(HTTP_PORT);
-        let stream = TcpStream::connect((host, port))
-            .await
-            .map_err(|e| ClientError::NotRunning { server: server(), why: e.to_string() })?;
+        let stream = TcpStream::connect((host, port)).await.map_err(|e| self.not_running(e.to_string()))?;
         let broken = |e: hyper::Error| ClientError::Broken { server: server(), why: e.to_string() };
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -140,6 +151,14 @@ impl Client {
         tokio::select! {
             answer = answer => answer,
             () = drive => Err(ClientError::Broken { server: server(), why: "the connection ended".to_owned() }),
+        }
+    }
+
+    fn not_running(&self, why: String) -> ClientError {
+        let server = self.server();
+        match self.from.clone() {
+            Some(data) => ClientError::Stopped { server, data, why },
+            None => ClientError::NotRunning { server, why },
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod guard;
 mod openapi;
+mod private;
 mod reads;
 mod reply;
 mod report;
@@ -33,6 +34,7 @@ use tokio::sync::Semaphore;
 
 use reply::problem;
 
+pub(crate) use private::write_address;
 pub use rows::{scope_row, scopes_of};
 pub use story::text_of;
 pub use token::ControlToken;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
-use crate::control::ControlToken;
+use crate::control::{ControlToken, write_address};
 use crate::gateway::{Answering, BadProvider, Gateway, Held, Table};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
@@ -132,6 +132,9 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     let keys = Keys::load(&settings.master_key_file(&data_dir), missing)?;
     let token =
         ControlToken::load_or_make(&data_dir).map_err(|source| StartError::Token { path: data_dir.clone(), source })?;
+    if let Err(error) = write_address(&data_dir, addr) {
+        tracing::warn!(%error, "the data directory does not say where this server is; commands need --server");
+    }
     let table = Table::new(Arc::clone(&compiled))?;
     let tls = dial::tls_config(settings.upstream.ca_file.as_deref()).map_err(StartError::Tls)?;
 

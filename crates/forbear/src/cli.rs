@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use forbear_api::client::DEFAULT_SERVER;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -192,10 +191,10 @@ pub(crate) enum Config {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Server {
-    /// Where the server is
-    #[arg(long, value_name = "URL", env = "FORBEAR_SERVER", default_value = DEFAULT_SERVER)]
-    pub(crate) server: String,
-    /// Its data directory, where its token is (or set FORBEAR_TOKEN)
+    /// Where the server is, if its data directory does not say so (or set FORBEAR_SERVER)
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Its data directory, where its address and token are (or set FORBEAR_TOKEN)
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Its configuration file, where that names the data directory

@@ -129,7 +129,7 @@ fn client(error: &ClientError) -> Failure {
         ClientError::NotFound { .. } => Exit::NotFound,
         ClientError::BadAddress { .. } | ClientError::TokenFile { .. } | ClientError::Token { .. } => Exit::Usage,
         ClientError::NotRunning { .. } | ClientError::Silent { .. } | ClientError::Broken { .. } => Exit::Unreachable,
-        ClientError::NotForbear { .. } => Exit::Unreachable,
+        ClientError::Stopped { .. } | ClientError::NotForbear { .. } => Exit::Unreachable,
         ClientError::TooLong { .. } | ClientError::Refused { .. } => Exit::Failed,
     };
     let (code, to_do) = (Some(error.code().to_owned()), Some(error.what_to_do().to_owned()));

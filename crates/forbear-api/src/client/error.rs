@@ -11,6 +11,8 @@ pub enum ClientError {
     BadAddress { address: String },
     #[error("no Forbear server answers at {server} ({why})")]
     NotRunning { server: String, why: String },
+    #[error("no Forbear server answers at {server} ({why}), where the last one with the data in {} was", data.display())]
+    Stopped { server: String, data: PathBuf, why: String },
     #[error("the server at {server} gave no answer within {seconds} s")]
     Silent { server: String, seconds: u64 },
     #[error("the connection to {server} broke ({why})")]
@@ -34,7 +36,7 @@ impl ClientError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::BadAddress { .. } => "FB5001",
-            Self::NotRunning { .. } => "FB5002",
+            Self::NotRunning { .. } | Self::Stopped { .. } => "FB5002",
             Self::Silent { .. } => "FB5003",
             Self::Broken { .. } | Self::TooLong { .. } => "FB5004",
             Self::NotForbear { .. } => "FB5005",
@@ -51,13 +53,16 @@ impl ClientError {
             Self::NotRunning { .. } => {
                 "start it with `forbear serve`, or name the address of a running one with --server"
             }
+            Self::Stopped { .. } => {
+                "it has stopped: start it with `forbear serve`, or name the address of a running one with --server"
+            }
             Self::Silent { .. } => "look at the server's log and at GET /-/ready; then call again",
             Self::Broken { .. } => "call again; if it stays so, look at the server's log",
             Self::TooLong { .. } => "ask for fewer with --limit",
             Self::NotForbear { .. } => "check the address and that server and command line are of one version",
             Self::Token { .. } => "name the server's data directory with --data, or put its token into FORBEAR_TOKEN",
             Self::TokenFile { .. } => {
-                "run this as the user that runs the server, name its data directory with --data, or put the token into FORBEAR_TOKEN"
+                "run this as the user that runs the server, name its data directory with --data, or put the token into FORBEAR_TOKEN and leave --data away"
             }
             Self::NotFound { .. } => "`forbear actions` lists what there is",
             Self::Refused { .. } => "do what the server says above",

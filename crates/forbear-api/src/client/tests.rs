@@ -106,5 +106,5 @@ fn only_plain_addresses_are_taken() {
 
 #[test]
 fn a_token_never_shows() {
-    assert_eq!(format!("{:?}", client("http://h")), r#"Client { authority: h, token: Some(Token(…)) }"#);
+    assert_eq!(format!("{:?}", client("http://h")), r#"Client { authority: h, token: Some(Token(…)), from: None }"#);
 }

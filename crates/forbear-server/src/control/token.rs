@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -12,6 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use forbear_api::client::TOKEN_FILE;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
+
+use super::private;
 
 const TOKEN_BYTES: usize = 32;
 /// A token written by hand may be longer than ours, but not without end.
@@ -54,16 +56,7 @@ impl ControlToken {
         let mut bytes = Zeroizing::new([0u8; TOKEN_BYTES]);
         getrandom::fill(bytes.as_mut_slice()).map_err(io::Error::other)?;
         let text = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()));
-        // Written apart and renamed, so that a crash leaves a whole token or none.
-        let fresh = path.with_extension("token.new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&fresh)?;
-        writeln!(file, "{}", text.as_str())?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
+        private::write(path, &text)?;
         Ok(Self(Zeroizing::new(text.as_bytes().to_vec())))
     }
 }

@@ -43,7 +43,8 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     if output.json() {
         output.document(&greeting_json(&address, running.data_dir()))?;
     } else {
-        output.line(&greeting(&address, running.data_dir(), configured));
+        let usual = load(None, &Overrides::default())?.data_dir().is_ok_and(|dir| dir == running.data_dir());
+        output.line(&greeting(&address, running.data_dir(), usual, configured));
     }
     stop.asked().await;
     tracing::info!(drain_seconds, "stopping: no new calls; a second signal ends at once");
@@ -101,7 +102,9 @@ async fn hung_up(mut hangup: Signal) {
     }
 }
 
-fn greeting(address: &str, data: &Path, configured: bool) -> String {
+/// `usual`: the data are where the commands look for themselves.
+fn greeting(address: &str, data: &Path, usual: bool, configured: bool) -> String {
+    let at = if usual { String::new() } else { format!(" --data {}", quoted(data)) };
     let without =
         if configured { "" } else { "\nNo configuration is needed; `forbear config default` shows what may be said." };
     format!(
@@ -116,9 +119,19 @@ Set one of these in a client, and leave its API key as it is:
   others     {address}/<provider>/<path>, declared under `providers`
 
 Data and control token: {}
-Look at it with: forbear scopes, forbear actions, forbear action ID{without}",
+Look at it with:
+  forbear scopes{at}
+  forbear actions{at}
+  forbear action ID{at}{without}",
         data.display()
     )
+}
+
+/// As a shell takes it for one word, wherever it runs.
+fn quoted(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&b));
+    if plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 fn greeting_json(address: &str, data: &Path) -> serde_json::Value {
@@ -140,11 +153,14 @@ mod tests {
 
     #[test]
     fn the_address_comes_first_and_all_of_it_fits() {
-        let said = greeting("http://127.0.0.1:8429", Path::new("/d"), false);
+        let said = greeting("http://127.0.0.1:8429", Path::new("/d"), true, false);
         assert_eq!(said.lines().next(), Some("forbear listening on http://127.0.0.1:8429"));
         assert!(said.lines().all(|l| l.chars().count() <= 80), "{said}");
         assert!(said.contains("OPENAI_BASE_URL=http://127.0.0.1:8429/openai/v1\n"), "{said}");
         assert!(said.contains("No configuration is needed"), "{said}");
-        assert!(!greeting("http://127.0.0.1:8429", Path::new("/d"), true).contains("No configuration"));
+        assert!(said.contains("\n  forbear scopes\n"), "{said}");
+        let elsewhere = greeting("http://127.0.0.1:8499", Path::new("/srv/it's here"), false, true);
+        assert!(!elsewhere.contains("No configuration"), "{elsewhere}");
+        assert!(elsewhere.contains("\n  forbear scopes --data '/srv/it'\\''s here'\n"), "{elsewhere}");
     }
 }

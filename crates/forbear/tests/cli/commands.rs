@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forbear_lab::drill::{Call, Provided, ask};
 
-use crate::rig::{Server, forbear, forbear_given};
+use crate::rig::{Server, forbear, forbear_given, forbear_with};
 
 const SCENARIO: &str = "\
 routes:
@@ -160,8 +160,9 @@ fn a_cancelled_task_is_refused_from_then_on() {
 #[test]
 fn without_a_server_the_command_says_how_to_start_one() {
     let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("none");
-    let at = ["--server", "http://127.0.0.1:1", "--data", data.to_str().unwrap()];
+    let config = dir.path().join("forbear.yaml");
+    std::fs::write(&config, format!("data_dir: '{}'\n", dir.path().join("none").display())).unwrap();
+    let at = ["--server", "http://127.0.0.1:1", "--config", config.to_str().unwrap()];
     for command in [&["scopes"][..], &["actions"], &["action", "act_1"], &["task", "cancel", "t"]] {
         let ran = forbear(&[command, &at].concat());
         assert_eq!(ran.code, 3, "{}", ran.err);
@@ -169,6 +170,30 @@ fn without_a_server_the_command_says_how_to_start_one() {
     }
     let json = forbear(&[&["scopes", "--json"], &at[..]].concat());
     assert_eq!(json.error()["exit"], 3);
+}
+
+#[test]
+fn a_data_directory_leads_to_its_server() {
+    let mut world = world();
+    let data = world.server.data.to_str().unwrap().to_owned();
+    let config = world.server.data.with_file_name("found.yaml");
+    std::fs::write(&config, format!("data_dir: '{data}'\n")).unwrap();
+    for at in [["--data", &data], ["--config", config.to_str().unwrap()]] {
+        let scopes = [&["scopes"][..], &at].concat();
+        // What a flag says is not undone by the environment.
+        for (name, value) in [("X", ""), ("FORBEAR_TOKEN", "another"), ("FORBEAR_SERVER", "http://127.0.0.1:1")] {
+            let ran = forbear_with(name, value, &scopes);
+            assert!(ran.code == 0 && ran.out.contains("No scope is known yet"), "{name}: {}{}", ran.out, ran.err);
+        }
+    }
+    world.server.child.kill().unwrap();
+    world.server.child.wait().unwrap();
+    let ran = forbear(&["scopes", "--data", &data]);
+    let said: String = ran.err.split_whitespace().collect();
+    assert!(ran.code == 3 && said.contains("FB5002") && said.contains(&data), "{}", ran.err);
+    assert!(ran.err.contains(&world.server.address), "{}", ran.err);
+    let none = forbear_with("FORBEAR_TOKEN", "t", &["scopes", "--data", "no-such-directory"]);
+    assert!(none.code == 4 && none.err.contains("there is no directory no-such-directory"), "{}", none.err);
 }
 
 #[test]

@@ -29,10 +29,21 @@ pub(crate) fn forbear(arguments: &[&str]) -> Ran {
     forbear_given("", arguments)
 }
 
+/// With a variable of the environment.
+pub(crate) fn forbear_with(name: &str, value: &str, arguments: &[&str]) -> Ran {
+    let mut command = program();
+    command.env(name, value);
+    ran(command, "", arguments)
+}
+
 /// With something to read.
 pub(crate) fn forbear_given(text: &str, arguments: &[&str]) -> Ran {
+    ran(program(), text, arguments)
+}
+
+fn ran(mut command: Command, text: &str, arguments: &[&str]) -> Ran {
     let (pipe, mut writer) = std::io::pipe().unwrap();
-    let child = program().args(arguments).stdin(pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command.args(arguments).stdin(pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Who reads nothing closes its end.
     let _ = writer.write_all(text.as_bytes());
     drop(writer);

@@ -1,6 +1,6 @@
 //! How a server starts where it may not, and how it stops.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -47,10 +47,20 @@ impl World {
 #[test]
 fn the_greeting_says_what_to_set_and_a_term_ends_it_well() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), "");
+    let mut server = Server::start(dir.path(), "");
     let address = server.address.clone();
+    // What it says to run does run.
+    let mut rest = String::new();
+    while !rest.contains("forbear action ID") {
+        assert!(server.out.read_line(&mut rest).unwrap() > 0, "{rest}");
+    }
+    for command in ["  forbear scopes ", "  forbear actions "] {
+        let line = rest.lines().find(|line| line.starts_with(command)).unwrap();
+        let ran = forbear(&line.split_whitespace().skip(1).collect::<Vec<_>>());
+        assert_eq!(ran.code, 0, "{line}: {}", ran.err);
+    }
     server.signal("TERM");
-    let (rest, code) = server.ended();
+    let (_, code) = server.ended();
     assert_eq!(code, Some(0));
     assert!(rest.contains(&format!("OPENAI_BASE_URL={address}/openai/v1")), "{rest}");
     assert!(rest.contains(&format!("ANTHROPIC_BASE_URL={address}/anthropic")), "{rest}");
@@ -124,7 +134,6 @@ fn a_taken_port_is_named_with_what_to_do() {
 
 #[test]
 fn the_fake_provider_alone_says_its_address_and_what_arrived() {
-    use std::io::BufRead as _;
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("s.yaml");
     std::fs::write(&scenario, "routes: [{match: GET /x, respond: {body: {ok: true}}}]\n").unwrap();

@@ -83,11 +83,12 @@ async fn a_live_server_shows_its_scopes_and_actions_in_words_and_as_json() {
 #[tokio::test]
 async fn without_a_server_scripts_get_their_exit_code() {
     let home = Home::new("", "");
-    let data = home.data.to_string_lossy().into_owned();
+    home.configure(&format!("data_dir: '{}'\n", home.data.display()));
+    let config = home.config().to_string_lossy().into_owned();
     for command in
         [vec!["scopes"], vec!["actions"], vec!["action", "act_00000000000000000000000000"], vec!["task", "cancel", "t"]]
     {
-        let at = ["--server", "http://127.0.0.1:9", "--data", data.as_str()];
+        let at = ["--server", "http://127.0.0.1:9", "--config", config.as_str()];
         let words = forbear(&[&command[..], &at].concat()).await;
         assert_eq!((words.code, words.stdout.as_str()), (Some(3), ""), "{words:?}");
         assert!(words.stderr.contains("forbear serve"), "{words:?}");
