@@ -68,7 +68,7 @@ kinds! {
         "Ask again with a later Forbear-Deadline, or at next_allowed_at."
     OutcomeUnknown "outcome_unknown" 422 ["watch_action", "look_up_at_provider"] "It is not known whether the write was done"
         "The write left for the provider and nothing proves what became of it. Forbear does not send it again on hope: that could do it twice."
-        "Look at the provider whether it was done, and follow the action at its address. Do not send the same write with a new key."
+        "Look at the provider whether it was done, and follow the action at its address. If you looked and it was not done, send the same write with a new Forbear-Reference, and a new key if it had one. As long as the action is open, an equal write without them is not sent, but for one under a key that the provider still honours. If you cannot look, leave it."
     NotApplied "not_applied" 422 ["call_again"] "The write was not done"
         "It is proven that the provider did not do it: nothing was sent, or what was sent was refused unprocessed."
         "The same call may be made again."

@@ -171,7 +171,8 @@ impl Coordinator {
         self.keep_result(now, live, &otherwise);
         for action in std::mem::take(&mut live.joined) {
             let joined = self.part(action).map(|waiter| waiter.how);
-            let otherwise = Box::new(Answer { joined, ..otherwise.clone() });
+            let denied = Stamp { outcome: Outcome::Denied, ..stamp.clone() };
+            let otherwise = Box::new(Answer { joined, stamp: denied, ..otherwise.clone() });
             out.push(Command::Share { action, of, stamp: stamp.clone(), otherwise });
         }
     }
@@ -224,7 +225,7 @@ impl Coordinator {
 
     /// The same content, sent before, with an effect that nobody knows: the open action is the answer.
     pub(crate) fn refuse_open(&mut self, now: Now, live: Box<Live>, open: ActionId, out: &mut Commands) {
-        let answer = Answer {
+        let mut answer = Answer {
             about: open,
             sent: true,
             effect: Effect::Unknown,
@@ -232,6 +233,9 @@ impl Coordinator {
             safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
             ..self.answer_of(now, &live, Outcome::OutcomeUnknown, "an equal write is open and its effect unknown")
         };
+        if let Some(open) = self.durable.open.get(&open) {
+            answer.stamp.attempts = u32::try_from(open.attempts.len()).unwrap_or(u32::MAX);
+        }
         self.deny(now, live, Refused::Open, format!("repeats {open}, whose effect is unknown"), answer, out);
     }
 
@@ -246,7 +250,7 @@ impl Coordinator {
             effect: Effect::Applied,
             problem: Problem::AlreadyDone,
             safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
-            ..self.answer_of(now, &live, Outcome::Succeeded, why)
+            ..self.answer_of(now, &live, Outcome::Denied, why)
         };
         if let Some(ended) = self.durable.ended.get(done) {
             answer.provider_status = ended.status;

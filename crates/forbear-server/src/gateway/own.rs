@@ -120,7 +120,8 @@ fn of_kind(kind: Kind, provider: &Provider, action: ActionId, answer: &Answer) -
     };
     let mut response = problem_response(&problem, shape(provider.compiled.contract.error_shape));
     let fields = response.headers_mut();
-    stamp(fields, action, &answer.stamp);
+    // An open write that the call repeats is the one to follow; a call that was denied is on record as that.
+    stamp(fields, if outcome == Outcome::OutcomeUnknown { answer.about } else { action }, &answer.stamp);
     no_retry(fields, provider);
     if let Some(seconds) = answer.retry_after_seconds {
         fields.insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -101,6 +101,8 @@ async fn fb_087_a_reference_keeps_a_task_that_runs_again_from_doing_it_again() {
         assert_eq!((&problem["effect"], &problem["provider_status"]), (&"applied".into(), &201.into()), "{problem}");
         assert_eq!(again.header("location"), format!("/-/actions/{}", problem["action"].as_str().unwrap()));
         assert_eq!(again.header("x-should-retry"), "false");
+        // `succeeded` is the provider's own answer.
+        assert_eq!((again.header("forbear-outcome"), &problem["outcome"]), ("denied", &"denied".into()));
         rig = rig.restart("").await;
     }
     // The same words in another task name another thing.
@@ -118,11 +120,41 @@ routes:
 ";
     let rig = Rig::new(scenario, "").await;
     let fields = [K, ("forbear-reference", "deploy-1")];
+    let first = post(&rig, &fields, "{}").await.header("forbear-action").to_owned();
     for _ in 0..2 {
         let got = post(&rig, &fields, "{}").await;
         assert!(is_problem(&got, "outcome_unknown"), "{got:?}");
+        // It is told as the open action, in each of its places.
+        assert_eq!((got.header("forbear-action"), &got.json()["action"]), (&*first, &first.clone().into()));
+        assert_eq!((got.header("forbear-attempts"), &got.json()["attempts"]), ("1", &1.into()));
+        assert_eq!(got.header("location"), format!("/-/actions/{first}"));
+        assert_eq!(got.header("forbear-outcome"), "outcome_unknown");
     }
     assert_eq!((rig.provider.arrivals().len(), rig.provider.effects().count), (1, 1));
+}
+
+#[tokio::test]
+async fn who_looked_up_that_an_unknown_write_was_not_done_can_send_it() {
+    let scenario = "
+routes:
+  - match: 'POST /things'
+    then:
+      - {status: 500}
+      - {effect: {name: thing}, status: 201}
+";
+    let (bare, keyed): (&[_], &[_]) = (&[K], &[K, ("idempotency-key", "k-1")]);
+    let looked = ("forbear-reference", "looked");
+    for (first, second) in [(bare, vec![K, looked]), (keyed, vec![K, looked, ("idempotency-key", "k-2")])] {
+        let rig = Rig::new(scenario, "").await;
+        for _ in 0..2 {
+            let unknown = post(&rig, first, "{}").await;
+            assert!(is_problem(&unknown, "outcome_unknown"), "{unknown:?}");
+            let detail = unknown.json()["detail"].as_str().unwrap().to_owned();
+            assert!(detail.contains("new Forbear-Reference") && detail.contains("the action is open"), "{detail}");
+        }
+        let sent = post(&rig, &second, "{}").await;
+        assert_eq!((sent.status, rig.provider.effects().count), (201, 1), "{sent:?}");
+    }
 }
 
 #[tokio::test]
@@ -200,6 +232,6 @@ async fn an_answer_too_large_to_be_given_twice_is_told_of() {
     let (whole, told) = if a.status == 200 { (a, b) } else { (b, a) };
     assert!(whole.body.len() > 256 * 1024, "{}", whole.body.len());
     assert!(is_problem(&told, "already_done"), "{told:?}");
-    assert_eq!(told.header("forbear-joined"), "same_key");
+    assert_eq!((told.header("forbear-joined"), told.header("forbear-outcome")), ("same_key", "denied"));
     assert_eq!(rig.provider.effects().count, 1);
 }

@@ -299,7 +299,7 @@ async fn survives(kind: Kind, step: Step) {
     let (status, effects) = kind.end(step);
     assert_eq!((again.status, provider.effects().count), (status, effects), "{kind:?} {step:?}: {again:?}");
     if status == 422 {
-        let said = if step == Step::Answered { ("succeeded", "applied") } else { ("outcome_unknown", "unknown") };
+        let said = if step == Step::Answered { ("denied", "applied") } else { ("outcome_unknown", "unknown") };
         assert_eq!(again.field("forbear-outcome"), said.0, "{step:?}: {again:?}");
         assert_eq!(again.json()["effect"], said.1, "{step:?}: {again:?}");
     }
