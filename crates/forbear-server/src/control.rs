@@ -65,6 +65,8 @@ type ScopeOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<String> + Send + Sync>;
 
 /// Ready when the journal has it, with how many actions were waiting or on the wire, or when it has not, with why.
 type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
+/// Ready when the journal has what was decided before, or does not take it.
+type CatchingUp = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Cancels a task at once, with the name of who does.
 type CancelTask = Arc<dyn Fn(TaskId, &str) -> Cancelling + Send + Sync>;
 
@@ -77,6 +79,7 @@ pub struct Control {
     pub scopes: Ask<Scopes>,
     /// What an action does right now, if it has not ended.
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
+    pub caught_up: Ask<CatchingUp>,
     pub cancel_task: CancelTask,
     pub scope_of: ScopeOf,
     /// The policy in force.

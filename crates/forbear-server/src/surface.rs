@@ -26,6 +26,7 @@ pub(crate) fn build(
     let shard = &gateway.shard;
     let (ready, scopes, live, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
     let (gateway, policy) = (Arc::clone(gateway), Arc::clone(&gateway.table.compiled));
+    let journal = Arc::clone(shard);
     router(Control {
         token,
         data_dir,
@@ -35,6 +36,10 @@ pub(crate) fn build(
         }),
         scopes: Arc::new(move || scopes_of(&scopes.scopes(SCOPES_MAX + 1), SCOPES_MAX)),
         live: Arc::new(move |action| live.live_action(action)),
+        caught_up: Arc::new(move || {
+            let journal = Arc::clone(&journal);
+            Box::pin(async move { journal.caught_up().await })
+        }),
         cancel_task: Arc::new(move |task, by| {
             let cancelled = cancel.cancel_task(task, by.to_owned());
             Box::pin(async move {

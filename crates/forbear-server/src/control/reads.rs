@@ -64,7 +64,7 @@ pub(super) async fn own_action(State(shared): State<Shared>, Path(id): Path<Stri
     match find(&shared, &id).await {
         // Somebody else's action and none at all look the same.
         Ok(Some(found)) if owns(&shared, &found.action, &headers) => Json(found).into_response(),
-        Ok(_) => no_action(&id),
+        Ok(_) => not_yours(&id),
         Err(response) => response,
     }
 }
@@ -82,18 +82,35 @@ fn owns(shared: &Shared, action: &ActionRow, headers: &HeaderMap) -> bool {
 
 async fn find(shared: &Shared, id: &str) -> Result<Option<ActionStory>, Response> {
     let Ok(id) = id.parse::<ActionId>() else { return Ok(None) };
+    if let Some(found) = look(shared, id).await? {
+        return Ok(Some(found));
+    }
+    // A read is written behind its answer.
+    (shared.control.caught_up)().await;
+    look(shared, id).await
+}
+
+async fn look(shared: &Shared, id: ActionId) -> Result<Option<ActionStory>, Response> {
     let live = (shared.control.live)(id);
     Ok(read(shared, move |reader| reader.action(id)).await?.map(|found| story(found, live.as_ref())))
 }
 
 fn no_action(id: &str) -> Response {
-    let shown: String = id.chars().filter(|c| !c.is_control()).take(64).collect();
+    problem(Kind::NotFound, &format!("no action {} is on record", shown(id)))
+}
+
+fn not_yours(id: &str) -> Response {
+    let shown = shown(id);
     problem(
         Kind::NotFound,
         &format!(
-            "no action {shown} is on record, or not for this credential: ask with the credential of the call itself, or look at it with `forbear action {shown}`; a read is there a moment after its answer"
+            "no action {shown} is on record, or not for this credential: ask with the credential of the call itself, or look at it with `forbear action {shown}`"
         ),
     )
+}
+
+fn shown(id: &str) -> String {
+    id.chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
 pub(super) async fn read<T: Send + 'static>(

@@ -44,6 +44,7 @@ fn world(ready: Ready) -> World {
                 effect: Effect::NotApplied,
             })
         }),
+        caught_up: Arc::new(|| Box::pin(std::future::ready(()))),
         cancel_task: Arc::new(move |task, by| {
             seen.lock().unwrap().push(format!("{task} by {by}"));
             let done = match task.as_str() {

@@ -1,5 +1,5 @@
 //! Cancelling a task from aside. It holds in this process from the decision on; that it holds over a crash as well is
-//! promised only when the journal has it.
+//! promised only when the journal has it. Beside it, for those who read the journal: a wait until it has caught up.
 
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use super::Shard;
 
 /// How long somebody waits for the disk; then it is said that it has not taken it yet.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
+
+/// What was decided is written within some milliseconds, or the disk is not well.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(1);
 
 /// How far the journal is. Numbers of events mean the same only between two failures: a thaw gives them anew.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,6 +68,18 @@ impl Cancelled {
 }
 
 impl Shard {
+    /// Waits until the journal has what was decided so far, or is known not to take it, and not for long.
+    pub async fn caught_up(&self) {
+        let (last, before) = {
+            let inner = self.lock();
+            (inner.core.last_seq(), *self.written.borrow())
+        };
+        let mut written = self.written.subscribe();
+        let known = written.wait_for(|w| w.fails || w.failures != before.failures || w.durable >= last);
+        // Late or never, the journal is read as it is.
+        let _ = timeout(CAUGHT_UP_WITHIN, known).await;
+    }
+
     pub fn cancel_task(&self, task: TaskId, by: String) -> Cancelled {
         let mut inner = self.lock();
         let actions = inner.core.live_of_task(&task);

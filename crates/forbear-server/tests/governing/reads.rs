@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use forbear_api::Client;
+use forbear_api::client::Token;
+
 use crate::rig::Rig;
 
 #[tokio::test]
@@ -173,4 +176,16 @@ routes:
     let events = reader.events(forbear_core::ids::Seq(1), 100).unwrap();
     let text = serde_json::to_string(&events).unwrap();
     assert!(text.contains("[withheld]") && !text.contains("sk-secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_read_is_on_record_for_whoever_looks_at_once() {
+    let rig = Rig::new("routes: [{match: 'GET /x', respond: {body: {ok: true}}}]\n", "").await;
+    let data = rig.running.data_dir();
+    let client = Client::of_data_dir(data, "", Token::from_data_dir(data).ok()).unwrap();
+    for _ in 0..20 {
+        let answer = rig.get("/p/x").await;
+        let story = client.action(answer.header("forbear-action")).await.unwrap();
+        assert_eq!(story.action.outcome.as_deref(), Some("succeeded"));
+    }
 }
