@@ -36,6 +36,7 @@ pub struct LiveView {
     pub waits_for: Option<WaitReason>,
     pub next_allowed_at: Option<Wall>,
     pub attempts: u32,
+    /// Up to now.
     pub waited_ms: u64,
     pub effect: Effect,
 }
@@ -92,10 +93,10 @@ impl Coordinator {
 }
 
 fn view(now: Now, live: &Live) -> LiveView {
-    let (stage, waits_for, due) = match live.stage {
-        Stage::Waiting { place, reason, .. } => ("waiting", Some(reason), Some(place.due)),
-        Stage::InFlight(_) => ("in_flight", None, None),
-        Stage::Relaying(_) => ("relaying", None, None),
+    let (stage, waits_for, due, waits_since) = match live.stage {
+        Stage::Waiting { place, since, reason, .. } => ("waiting", Some(reason), Some(place.due), since),
+        Stage::InFlight(_) => ("in_flight", None, None, now.mono),
+        Stage::Relaying(_) => ("relaying", None, None, now.mono),
     };
     LiveView {
         action: live.request.action,
@@ -103,7 +104,7 @@ fn view(now: Now, live: &Live) -> LiveView {
         waits_for,
         next_allowed_at: due.map(|due| now.wall_at(due)),
         attempts: live.sends,
-        waited_ms: live.waited_ms,
+        waited_ms: live.waited_ms + now.mono.ms_since(waits_since),
         effect: live.effect,
     }
 }

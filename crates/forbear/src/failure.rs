@@ -118,10 +118,16 @@ impl From<anyhow::Error> for Failure {
         let usage = error.downcast_ref::<RunError>().is_some_and(|e| !matches!(e, RunError::Output(_)));
         let drill = error.downcast_ref::<DrillError>().is_some();
         let exit = if usage { Exit::Usage } else { Exit::Failed };
-        let failure = Self::new(exit, format!("{error:#}"));
+        let failure = Self::new(exit, told(&error));
         let to_do = "run `forbear serve` with the same configuration to see whether it starts at all";
         if drill { Self { to_do: Some(to_do.to_owned()), ..failure } } else { failure }
     }
+}
+
+/// What happened, with its causes; some errors say theirs themselves.
+fn told(error: &anyhow::Error) -> String {
+    let causes = error.chain().skip(1).map(ToString::to_string);
+    causes.fold(error.to_string(), |said, cause| if said.ends_with(&cause) { said } else { format!("{said}: {cause}") })
 }
 
 fn client(error: &ClientError) -> Failure {

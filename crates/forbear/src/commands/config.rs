@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use forbear_core::ids::ProviderName;
+use forbear_core::policy::CompiledProvider;
 use forbear_server::config::{Overrides, default_text, load, schema};
 use serde_json::json;
 
 use crate::cli::Config;
 use crate::failure::Exit;
-use crate::output::Output;
+use crate::output::{Output, wrapped};
 
 pub(crate) fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
     match command {
@@ -22,16 +23,23 @@ pub(crate) fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
 
 fn check(file: &Path, output: Output) -> anyhow::Result<()> {
     let loaded = load(Some(file), &Overrides::default())?;
+    let shipped = load(None, &Overrides::default())?.compiled.providers;
+    let is_changed = |of: &CompiledProvider| shipped.get(&of.name).is_none_or(|it| it.contract != of.contract);
+    let changed = loaded.compiled.providers.values().filter(|of| is_changed(of));
+    let changed: Vec<&str> = changed.map(|of| of.name.as_str()).collect();
     let providers: Vec<&str> = loaded.compiled.providers.keys().map(ProviderName::as_str).collect();
     let digest = &loaded.compiled.digest.to_string()[..16];
     if output.json() {
         let warnings = serde_json::to_value(&loaded.warnings)?;
-        return output
-            .document(&json!({"holds": true, "warnings": warnings, "providers": providers, "policy": digest}));
+        return output.document(&json!({
+            "holds": true, "warnings": warnings, "providers": providers, "changed": changed, "policy": digest,
+        }));
     }
     if !loaded.warnings.faults.is_empty() {
         output.error_line(loaded.warnings.render(output.error_is_terminal()).trim_end());
     }
-    output.line(&format!("{} is right; policy {digest}, {} providers.", file.display(), providers.len()));
+    let (all, own) = (providers.len(), changed.len());
+    let said = format!("{} is right; policy {digest}, {all} providers, {own} added or changed here.", file.display());
+    output.line(&wrapped(&said, "  "));
     Ok(())
 }

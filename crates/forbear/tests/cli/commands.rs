@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forbear_lab::drill::{Call, Provided, ask};
 
-use crate::rig::{Server, forbear, forbear_given, forbear_with};
+use crate::rig::{Ran, Server, forbear, forbear_given, forbear_with};
 
 const SCENARIO: &str = "\
 routes:
@@ -12,6 +12,8 @@ routes:
     then:
       - {status: 429, headers: {Retry-After: '1'}}
       - {body: {ok: true}}
+  - match: GET /v1/soon
+    respond: {status: 429, headers: {Retry-After: '20'}}
   - match: GET /v1/closed
     respond: {status: 429, headers: {Retry-After: '600'}}
 ";
@@ -130,6 +132,21 @@ fn an_action_is_listed_and_told_from_its_first_word_to_its_end() {
 }
 
 #[test]
+fn an_action_that_waits_says_for_how_long_so_far() {
+    let world = world();
+    let server = world.server.address.trim_start_matches("http://").parse().unwrap();
+    let call = Call::get("/reports/v1/soon").with("authorization", "Bearer s3cret");
+    let asked = world.runtime.spawn(async move { ask(server, &call, Duration::from_secs(30)).await });
+    let first = |list: &serde_json::Value| list["items"][0]["action"].as_str().map(str::to_owned);
+    let id = std::iter::repeat_with(|| first(&world.server.ask(&["actions", "--json"]).json())).take(1_000);
+    let id = id.flatten().next().unwrap();
+    let mut looks = std::iter::repeat_with(|| world.server.ask(&["action", &id]).out).take(1_000);
+    let said = looks.find(|said| said.contains("now           waits") && !said.contains("waited 0 ms"));
+    assert!(said.as_ref().is_some_and(|said| said.contains("attempts 1, waited ")), "{said:?}");
+    asked.abort();
+}
+
+#[test]
 fn the_register_says_when_a_closed_scope_opens() {
     let world = world();
     assert!(world.server.ask(&["scopes"]).out.contains("No scope is known yet"));
@@ -217,6 +234,16 @@ fn the_default_configuration_is_right_and_a_wrong_one_is_named_by_line() {
     let right = forbear(&["config", "check", path]);
     assert_eq!(right.code, 0, "{}", right.err);
     assert_eq!(forbear(&["config", "check", path, "--json"]).json()["holds"], true);
+    let counted = |ran: &Ran, n: u32| {
+        let said = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&format!(" {n} added or changed here")), "{said}");
+    };
+    counted(&right, 0);
+    let own = "providers: {mine: {base_url: 'http://127.0.0.1:1'}, stripe: {scope: {max_concurrent_requests: 3}}}\n";
+    std::fs::write(&file, own).unwrap();
+    counted(&forbear(&["config", "check", path]), 2);
+    let changed = &forbear(&["config", "check", path, "--json"]).json()["changed"];
+    assert_eq!(*changed, serde_json::json!(["mine", "stripe"]));
     std::fs::write(&file, "task:\n  max_retires: 3\n").unwrap();
     let wrong = forbear(&["config", "check", path]);
     assert_eq!((wrong.code, wrong.out.as_str()), (2, ""));

@@ -153,6 +153,8 @@ fn the_fake_provider_alone_says_its_address_and_what_arrived() {
     child.wait().unwrap();
     let wrong = forbear(&["lab", "provider", "--scenario", "no-such-file"]);
     assert_eq!(wrong.code, 2, "{}", wrong.err);
+    let said = wrong.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
 
 #[test]
