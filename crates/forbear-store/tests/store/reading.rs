@@ -137,7 +137,7 @@ fn what_was_done_and_what_would_have_been_is_summed_up_by_scope() {
     // Decided on: one waited, another was joined to it, a third was refused.
     let (first, third) = (id(MARCH_MS, 3), id(MARCH_MS, 4));
     tell(MARCH_MS, first, wanted(first));
-    tell(MARCH_MS, first, Fact::CallJoined { how: Joined::SameKey });
+    tell(MARCH_MS, first, Fact::CallJoined { how: Joined::SameKey, charged: None });
     let waited = finished(Outcome::Succeeded, Effect::Applied);
     tell(MARCH_MS, first, ended(forbear_core::event::ActionFinished { attempts: 2, waited_ms: 900, ..waited }));
     tell(MARCH_MS, third, wanted(third));
