@@ -107,7 +107,7 @@ impl Default for Contract {
 pub struct StreamRule {
     /// A whole stream has one of these; with none named, every stream that is not cut is whole.
     pub ends: Vec<String>,
-    /// A stream with one of these failed inside.
+    /// A stream with one of these failed inside. Before anything else it is the answer, and the codes tell which.
     pub errors: Vec<String>,
 }
 

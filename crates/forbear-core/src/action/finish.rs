@@ -186,7 +186,8 @@ fn http_status(outcome: Outcome, writes: bool, provider: Option<u16>) -> u16 {
         Outcome::DeadlineExhausted => 504,
         Outcome::BudgetExhausted | Outcome::Succeeded | Outcome::Rejected | Outcome::StreamIncomplete => match provider
         {
-            Some(status) if !writes || !matches!(status, 408 | 409 | 500..=599) => status,
+            // An error inside a success must not come back as one.
+            Some(status) if status >= 400 && (!writes || !matches!(status, 408 | 409 | 500..=599)) => status,
             _ if writes => 422,
             _ => 504,
         },

@@ -38,6 +38,16 @@ pub(super) fn first_hit<'a>(
     contract.codes.iter().filter(|rule| concerns(rule, status)).find_map(|rule| hit(rule, headers, body))
 }
 
+/// The rule that holds for an error inside a stream, whose status was sent before anybody knew. Rules that name it or none
+/// come first, then the words of all the others.
+pub(super) fn first_hit_of_event<'a>(contract: &'a Contract, status: u16, json: &Value) -> Option<Hit<'a>> {
+    let meets = |rule| hit(rule, &HeaderMap::new(), Body::Json(json));
+    let in_body = || contract.codes.iter().filter(|rule| rule.at.starts_with("body:"));
+    let near = |rule: &&CodeRule| rule.statuses.is_empty() || rule.statuses.contains(&status);
+    let first = in_body().filter(near).find_map(meets);
+    first.or_else(|| in_body().filter_map(meets).find(|hit| hit.word.is_some()))
+}
+
 /// Whether an answer of this status has to be looked into: an error always, a success where a rule names its status.
 pub(super) fn body_matters(contract: &Contract, status: u16) -> bool {
     status >= 400 || contract.codes.iter().any(|rule| concerns(rule, status) && rule.at.starts_with("body:"))

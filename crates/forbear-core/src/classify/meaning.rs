@@ -62,6 +62,16 @@ pub(super) fn read<'a>(
     by_body.unwrap_or_else(|| by_status(contract, status, rank, signals))
 }
 
+/// The error that a stream begins with. Nothing but its code tells what it is, and one without a known code is content
+/// that went wrong.
+pub(super) fn of_event<'a>(contract: &Contract, status: u16, json: Option<&'a Value>) -> Meaning<'a> {
+    let by_rule = || Some(by_rule(codes::first_hit_of_event(contract, status, json?)?, status));
+    match by_rule().or_else(|| spent_code(json?)) {
+        Some(meaning) => Meaning { rule: format!("error event, {}", meaning.rule).into(), ..meaning },
+        None => plain(Kind::Disguised, "error event"),
+    }
+}
+
 fn plain<'a>(kind: Kind, rule: impl Into<Cow<'static, str>>) -> Meaning<'a> {
     Meaning { kind, rule: rule.into(), before_work: None, wait_seconds: None, violated: Vec::new() }
 }

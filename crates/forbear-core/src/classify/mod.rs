@@ -9,6 +9,7 @@
 //! | `retry_after`, `rate_limit`, `x_rate_limit` | header fields: a wait, or windows of a limit (`seen`) |
 //! | `values`, `duration`, `http_date`, `number` | what one value says, in every format |
 //! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
+//! | `opening` | whether an event stream begins with an error |
 //! | `signals` | all of an answer that says when, gathered |
 //! | `server_time` | the server's clock, against which instants are measured |
 //! | `meaning`, `boundary` | from all of these to a kind and an instant |
@@ -29,6 +30,7 @@ mod duration;
 mod http_date;
 mod meaning;
 mod number;
+mod opening;
 mod problem;
 mod rate_limit;
 mod raw;
@@ -44,6 +46,7 @@ mod x_rate_limit;
 
 pub use body::BODY_BYTES_MAX;
 pub(crate) use codes::TEXT;
+pub use opening::{Opening, is_event_stream, opening};
 
 /// What stands in a record for words that are not to be recorded.
 const WITHHELD: &str = "[withheld]";
@@ -51,31 +54,52 @@ const WITHHELD: &str = "[withheld]";
 /// Reads one answer. `rank` is that of the action's class.
 #[must_use]
 pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> Classification {
-    let mut malformed = raw::Malformed::default();
-    let mut contradictions = Vec::new();
-    let should_retry = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
     let json = facts
         .body
         .filter(|_| codes::body_matters(contract, facts.status))
         .and_then(|body| body::json(facts.headers, body));
     let text = facts.body.filter(|_| json.is_none() && codes::text_matters(contract, facts.status));
     let text = text.and_then(|body| body::text(facts.headers, body));
+    read(contract, facts, json.as_ref(), |signals| {
+        meaning::read(contract, rank, facts, json.as_ref(), text.as_deref(), signals)
+    })
+}
+
+/// Reads the error that an event stream begins with: the body is that event's data. Never a success.
+#[must_use]
+pub fn classify_event(contract: &Contract, facts: &ResponseFacts<'_>) -> Classification {
+    let json = facts.body.and_then(|data| body::json(facts.headers, data));
+    read(contract, facts, json.as_ref(), |_| meaning::of_event(contract, facts.status, json.as_ref()))
+}
+
+fn read<'a>(
+    contract: &Contract,
+    facts: &ResponseFacts<'a>,
+    json: Option<&'a serde_json::Value>,
+    meaning: impl FnOnce(&signals::Signals<'a>) -> meaning::Meaning<'a>,
+) -> Classification {
+    let mut malformed = raw::Malformed::default();
+    let mut contradictions = Vec::new();
+    let verdict = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
     let mut signals = signals::Signals::read(contract, facts, &mut malformed);
-    let meaning = meaning::read(contract, rank, facts, json.as_ref(), text.as_deref(), &signals);
-    if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (&json, meaning.kind) {
+    let meaning = meaning(&signals);
+    if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (json, meaning.kind) {
         signals.read_body(contract, facts, json, &mut malformed);
     }
     let boundary = boundary::choose(facts, &meaning, &signals, &mut contradictions);
     Classification {
         before_work: before_work(contract, facts.status, &meaning),
         kind: meaning.kind,
-        rule: meaning.rule,
+        rule: match verdict {
+            Some((said, field)) => format!("{}, {field}: {said}", meaning.rule).into(),
+            None => meaning.rule,
+        },
         boundary,
         windows: signals.into_windows(),
-        should_retry,
+        should_retry: verdict.map(|(said, _)| said),
         malformed: malformed.0,
         contradictions,
-        code: json.as_ref().filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
+        code: json.filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
     }
 }
 
@@ -216,7 +240,8 @@ pub struct Window {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classification {
     pub kind: Kind,
-    /// Which rule decided: `status 429`, `code error.code=insufficient_quota`, `x-should-retry: false` ...
+    /// Which rule decided, and the field of the provider's verdict: `status 429`, `code error.code=insufficient_quota`,
+    /// `status 429, x-should-retry: false` ...
     pub rule: Cow<'static, str>,
     /// The contract's word that this refusal was decided before any work.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]

@@ -4,14 +4,14 @@ use http::HeaderMap;
 
 use super::raw::{self, Malformed};
 
-/// Of several that differ, `false` counts.
-pub(super) fn read(
-    names: &[String],
+/// What was said, and in which field. Of several that differ, `false` counts.
+pub(super) fn read<'n>(
+    names: &'n [String],
     headers: &HeaderMap,
     malformed: &mut Malformed,
     contradictions: &mut Vec<String>,
-) -> Option<bool> {
-    let mut verdict = None;
+) -> Option<(bool, &'n str)> {
+    let mut verdict = None::<(bool, &str)>;
     for name in names {
         for line in headers.get_all(name.as_str()).iter().take(raw::FIELD_LINES_MAX) {
             let text = raw::text(line).unwrap_or_default();
@@ -23,10 +23,12 @@ pub(super) fn read(
                 malformed.note(name, line.as_bytes());
                 continue;
             };
-            if verdict.is_some_and(|known| known != said) {
+            if verdict.is_some_and(|(known, _)| known != said) {
                 contradictions.push(format!("{name} says both true and false"));
             }
-            verdict = Some(said && verdict.unwrap_or(true));
+            if verdict.is_none_or(|(known, _)| known) {
+                verdict = Some((said, name));
+            }
         }
     }
     verdict

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use forbear_core::classify::{Classification, ResponseFacts, classify};
+use forbear_core::classify::{Classification, ResponseFacts, classify, classify_event, is_event_stream};
 use forbear_core::command::{Commands, Dispatch, Stamp};
 use forbear_core::effect::Evidence;
 use forbear_core::event::Outcome;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Report};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST};
+use http::header::HOST;
 use http::{Request, Response, response};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use super::advice::FORBEAR_ADVICE;
 use super::call::Call;
 use super::copy::Recorder;
 use super::marks::Marks;
-use super::{advice, disguise, location, own};
+use super::{advice, disguise, location, opening, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
 use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
@@ -42,12 +42,14 @@ pub(super) struct Answered {
     pub(super) attempt: AttemptNo,
     head: response::Parts,
     body: Held,
+    /// Where it is an event stream that did not begin with an error.
+    marks: Option<Marks>,
 }
 
 enum Held {
     /// Not read yet.
     Open(AnswerBody),
-    /// A refusal, or what may be one in disguise, read for its meaning.
+    /// A refusal, or what may be one in disguise or the beginning of a stream, read for its meaning.
     Begun(Begun),
 }
 
@@ -149,10 +151,18 @@ impl Call {
         let status = head.status.as_u16();
         let received = self.gateway.shard.clock().now();
         let contract = &self.understood.provider.compiled.contract;
+        let is_stream = status < 400 && is_event_stream(&head.headers);
+        let mut marks = is_stream.then(|| Marks::new(contract.stream.clone()));
+        let mut error = None;
         let (held, read) = if status < 400 && self.understood.disguised && disguise::is_possible(contract, &head) {
             let begun = disguise::begin(&head, body).await;
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
+        } else if let Some(marks) = marks.as_mut().filter(|_| !contract.stream.errors.is_empty()) {
+            let (begun, data) = opening::begin(&contract.stream.errors, body).await;
+            marks.pass(&begun.bytes());
+            error = data;
+            (Held::Begun(begun), None)
         } else if status < 400 {
             (Held::Open(body), None)
         } else {
@@ -174,13 +184,19 @@ impl Call {
             (Held::Begun(begun), Some(bytes))
         };
         let u = &self.understood;
-        let facts = ResponseFacts { status, headers: &head.headers, body: read.as_deref(), received };
-        let mut classification = classify(&u.provider.compiled.contract, u.class.rank, &facts);
+        let contract = &u.provider.compiled.contract;
+        let facts =
+            ResponseFacts { status, headers: &head.headers, body: error.as_deref().or(read.as_deref()), received };
+        let mut classification = match &error {
+            Some(_) => classify_event(contract, &facts),
+            None => classify(contract, u.class.rank, &facts),
+        };
         self.withhold_credentials(&mut classification);
+        let marks = marks.filter(|_| error.is_none());
         // A refusal that was cut may have said more of it than its head.
         let is_cut = status >= 400 && matches!(&held, Held::Begun(begun) if begun.cut().is_some());
         let evidence = if is_cut { Evidence::AnsweredPartially } else { Evidence::Answered };
-        self.answered = Some(Answered { attempt, head, body: held });
+        self.answered = Some(Answered { attempt, head, body: held, marks });
         let answer = Some(HeadSeen { status, classification });
         Report { evidence, answer, transport: None }
     }
@@ -245,15 +261,14 @@ impl Answered {
                 *value = ours;
             }
         }
-        let marks = is_event_stream(&head).then(|| Marks::new(provider.compiled.contract.stream.clone()));
         let writes = call.understood.class.rank.writes();
         let outlives_agent = call.outlives_agent();
         let mut recorder = outlives_agent.then(|| Recorder::new(head.clone()));
         if let (Some(recorder), Held::Begun(begun)) = (&mut recorder, &self.body) {
             recorder.pass(&begun.bytes());
         }
-        let watcher =
-            watcher(Arc::clone(&call.gateway), call.action(), attempt, marks, recorder, !writes && outlives_agent);
+        let (gateway, follows) = (Arc::clone(&call.gateway), !writes && outlives_agent);
+        let watcher = watcher(gateway, call.action(), attempt, self.marks, recorder, follows);
         let body = match self.body {
             Held::Open(mut body) => {
                 body.watch(watcher);
@@ -278,12 +293,6 @@ impl Answered {
         }
         response
     }
-}
-
-fn is_event_stream(head: &response::Parts) -> bool {
-    let kind = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    kind.eq_ignore_ascii_case("text/event-stream") && !head.headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Follows a relayed body and tells the core how it ended, once.

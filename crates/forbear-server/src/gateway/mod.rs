@@ -14,6 +14,7 @@ mod disguise;
 mod ingress;
 mod location;
 mod marks;
+mod opening;
 mod own;
 mod signature;
 mod table;

@@ -16,3 +16,4 @@ mod redirects;
 mod semantics;
 mod streams;
 mod streams_ends;
+mod streams_errors;

@@ -146,3 +146,29 @@ fn a_contract_may_want_every_throttle_to_name_its_wait() {
     assert_eq!(of(&[("retry-after", "soon")]).0, Kind::Throttled);
     assert_eq!(ask(&contract, 503, &[], "").kind, Kind::Unavailable);
 }
+
+#[test]
+fn an_error_event_is_told_by_its_code() {
+    let anywhere = "body:error.metadata.provider_name";
+    let contract = codes(vec![
+        CodeRule { is: None, statuses: vec![429], ..code(anywhere, "", CodeMeaning::Throttled) },
+        CodeRule { statuses: vec![503], ..code("body:error.code", "busy", CodeMeaning::Unavailable) },
+        CodeRule { statuses: vec![403], ..code("body:error.code", "both", CodeMeaning::Rejected) },
+        CodeRule { statuses: vec![200], ..code("body:error.code", "both", CodeMeaning::Throttled) },
+        CodeRule { statuses: vec![500], ..code("body:error.code", "broke", CodeMeaning::Transient) },
+    ]);
+    for (data, kind, rule) in [
+        (r#"{"error": {"code": "busy"}}"#, Kind::Unavailable, "error event, code error.code=busy"),
+        (r#"{"error": {"code": "both"}}"#, Kind::Throttled, "error event, code error.code=both"),
+        (r#"{"error": {"code": "broke"}}"#, Kind::Disguised, "error event, code error.code=broke"),
+        (r#"{"error": {"code": "billing_off"}}"#, Kind::Exhausted, "error event, code error.code=billing_off"),
+        // That a member is there says something of the statuses that its rule names, and nothing here.
+        (r#"{"error": {"metadata": {"provider_name": "x"}}}"#, Kind::Disguised, "error event"),
+        ("not json", Kind::Disguised, "error event"),
+    ] {
+        let facts =
+            ResponseFacts { status: 200, headers: &HeaderMap::new(), body: Some(data.as_bytes()), received: at(0) };
+        let read = classify_event(&contract, &facts);
+        assert_eq!((read.kind, read.rule.as_ref(), read.before_work), (kind, rule, false), "{data}");
+    }
+}
