@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
+mod bodies;
 mod boundaries;
 mod resets;
 mod world;

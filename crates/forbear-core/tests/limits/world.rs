@@ -1,6 +1,6 @@
 //! The real coordinator and the real classification against a scripted provider, under a clock that jumps.
 //!
-//! A script is a function from an arrival to an answer written as text: `429; retry-after: 3`. Times in it are computed on
+//! A script is a function from an arrival to an answer written as text: `429; retry-after: 3; body: {}`. Times in it are computed on
 //! the provider's own clock: `{date}`, `{date+30s}`, `{epoch-2s}`. What comes out is what the provider saw, and how each
 //! call ended. Nothing waits, so that hours cost nothing.
 
@@ -24,6 +24,8 @@ use forbear_core::view::ScopeView;
 pub(crate) const START: Wall = Wall(1_796_000_000_000);
 /// Steps of one run: far more than any of these needs.
 const STEPS_MAX: u32 = 100_000;
+/// What stands before an answer's body, which is the last of it.
+const BODY: &str = "; body: ";
 
 /// One arrival at the provider, in milliseconds since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +224,8 @@ impl World {
     fn head(&mut self, call: u32, attempt: AttemptNo) -> Input {
         let answer = self.answers.remove(&(call, attempt.0)).unwrap();
         let (status, headers) = self.head_of(&answer);
-        let facts = ResponseFacts { status, headers: &headers, body: None, received: self.now() };
+        let body = answer.split_once(BODY).map(|(_, body)| body.as_bytes());
+        let facts = ResponseFacts { status, headers: &headers, body, received: self.now() };
         let classification = classify(&self.contract, Rank::Read, &facts);
         let answer = Some(HeadSeen { status, classification });
         let report = Report { evidence: Evidence::Answered, answer, transport: None };
@@ -230,7 +233,8 @@ impl World {
     }
 
     fn head_of(&self, answer: &str) -> (u16, http::HeaderMap) {
-        let mut parts = answer.split(';').map(str::trim);
+        let head = answer.split_once(BODY).map_or(answer, |(head, _)| head);
+        let mut parts = head.split(';').map(str::trim);
         let status = parts.next().unwrap().parse().unwrap();
         let mut headers = http::HeaderMap::new();
         for part in parts {

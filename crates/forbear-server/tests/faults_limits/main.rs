@@ -7,7 +7,9 @@
 #[path = "../governing/rig.rs"]
 mod rig;
 
+mod answers;
 mod boundaries;
+mod codes;
 mod leaving;
 mod resets;
 mod retry_after;
