@@ -313,6 +313,12 @@ fn a_recorded_response_is_explained() {
     assert_eq!(json["classification"]["boundary"]["wait_ms"], 7_000);
     assert_eq!((json["class"].as_str(), json["effect"].as_str()), (Some("uncertain_write"), Some("not_applied")));
 
+    let stream = "HTTP/2 200\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n";
+    let told = forbear_given(stream, &[&ask[..], &["--class", "inference"]].concat());
+    for said in ["unavailable", "error event, code error.code=server_is_overloaded", "retry: "] {
+        assert!(told.out.contains(said), "{said} is not in\n{}", told.out);
+    }
+
     let bad = forbear_given("what?", &ask);
     assert!(bad.code == 2 && bad.err.contains("curl -si"), "{}", bad.err);
     let class = forbear_given(response, &[&ask[..], &["--class", "raed", "--json"]].concat());

@@ -6,7 +6,10 @@ mod response;
 use std::io::Read as _;
 
 use forbear_core::action::verdict::{Situation, Verdict, verdict};
-use forbear_core::classify::{BODY_BYTES_MAX, Classification, Kind, ResponseFacts, Window, classify, may_disguise};
+use forbear_core::classify::{
+    BODY_BYTES_MAX, Classification, Kind, Opening, ResponseFacts, Window, classify, classify_event, is_event_stream,
+    may_disguise, opening,
+};
 use forbear_core::contract::Contract;
 use forbear_core::effect::{Answer, Effect, Evidence, effect};
 use forbear_core::input::HeadSeen;
@@ -55,14 +58,23 @@ pub(crate) fn run(options: &Explain, output: Output) -> anyhow::Result<Exit> {
 fn explain(options: &Explain, policy: &Policy, contract: &Contract, text: &[u8]) -> Result<Explained, NotSo> {
     let response = response::parse(text)?;
     let call = call(options, policy, contract)?;
-    let body_read = response.status >= 400 || (call.disguised && may_disguise(contract, response.status));
+    let is_stream = response.status < 400 && is_event_stream(&response.headers);
+    let event = match opening(&contract.stream.errors, response.body, true) {
+        Opening::Error(data) if is_stream => Some(data),
+        _ => None,
+    };
+    let disguised = call.disguised && may_disguise(contract, response.status);
+    let body_read = response.status >= 400 || disguised || event.is_some();
     let facts = ResponseFacts {
         status: response.status,
         headers: &response.headers,
-        body: body_read.then_some(response.body),
+        body: body_read.then_some(event.as_deref().unwrap_or(response.body)),
         received: Clock::default().now(),
     };
-    let classification = classify(contract, call.rank, &facts);
+    let classification = match event {
+        Some(_) => classify_event(contract, &facts),
+        None => classify(contract, call.rank, &facts),
+    };
     let answer = Answer { status: response.status, kind: classification.kind, before_work: classification.before_work };
     let effect = effect(Evidence::Answered, Some(answer));
     let seen = HeadSeen { status: response.status, classification };
