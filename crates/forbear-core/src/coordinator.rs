@@ -95,7 +95,8 @@ impl Coordinator {
         let mut out = Commands::new();
         self.ahead_ms = self.ahead_ms.max(ahead_ms(now));
         // A timer may be late: whoever gives up before now does so before anything else is decided.
-        if !matches!(input, Input::AppendFailed { .. }) {
+        let gives_up = !matches!(input, Input::AppendFailed { .. });
+        if gives_up {
             self.give_up_due(now, &mut out);
         }
         if !leaves_attempts_alone(&input) {
@@ -121,6 +122,10 @@ impl Coordinator {
             Input::Drain => self.drain(now, &mut out),
             Input::DrainOver => self.drain_over(now, &mut out),
             Input::Wake => self.wake(now, &mut out),
+        }
+        // Last: an answer that came as late still says what it says of its scope.
+        if gives_up {
+            self.stop_expecting(now, &mut out);
         }
         out
     }

@@ -150,7 +150,6 @@ impl Coordinator {
             self.expiries.remove(&(at, action));
             self.expire(now, action, out);
         }
-        self.stop_expecting(now, out);
     }
 
     /// Time passed: whose turn it is.

@@ -28,6 +28,8 @@ pub(super) struct Call {
     /// The last attempt that the core gave, and the step in which its slot was taken.
     pub(super) given: u32,
     pub(super) took: (u32, u64),
+    /// The attempt whose head was told before its body came.
+    pub(super) head_told: u32,
     /// Attempts that reached the wire, and effects at the provider.
     pub(super) sends: u32,
     /// The last attempt that did.
@@ -68,6 +70,7 @@ impl Call {
             relaying: false,
             given: 0,
             took: (0, 0),
+            head_told: 0,
             sends: 0,
             left: 0,
             effects: 0,

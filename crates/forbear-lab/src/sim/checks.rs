@@ -301,7 +301,10 @@ impl World<'_> {
         call.unknown |= !settled;
         let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
         call.not_before = now.mono.plus_ms(wait_ms);
-        self.learn_scope(by, action, head);
+        // What it says counts from its head, which was told before: nothing is promised beyond that.
+        if call.head_told != call.attempt {
+            self.learn_scope(by, action, head);
+        }
     }
 
     /// What a head says of the scope holds for everybody, as soon as it was read.

@@ -174,6 +174,9 @@ impl World<'_> {
         self.cover(Seen::RefusalAhead);
         self.note(|w| format!("{}head of a{}#{}: {}, and no body yet", w.tag(by), action.0, attempt.0, head.status));
         self.learn_scope(by, action, head);
+        if let Some(call) = self.calls.get_mut(action) {
+            call.head_told = attempt.0;
+        }
         let head = Box::new(self.dated(head.clone()));
         self.tell(by, Input::Refused { action, attempt, scope, head });
         Some(in_ms)

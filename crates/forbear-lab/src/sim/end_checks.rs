@@ -13,6 +13,8 @@ impl World<'_> {
     pub(super) fn check_event(&mut self, by: u32, event: &Event) {
         if let (Fact::ActionSent { attempt }, step) = (&event.fact, self.step)
             && let Some(call) = event.action.and_then(|a| self.calls.get_mut(a))
+            // A read that went straight is recorded long after it took its slot, where a repeat joins it.
+            && call.took.0 != attempt.0
         {
             call.took = (attempt.0, step);
         }
