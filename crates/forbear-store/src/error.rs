@@ -79,7 +79,9 @@ impl StoreError {
             Self::Broken { .. } | Self::Damaged { .. } | Self::SnapshotLost { .. } => {
                 "Keep the directory as it is, check the disk, and restore the last good copy into another directory."
             }
-            Self::Full { .. } => "Free space on the disk or raise the limit; the server goes on by itself then.",
+            Self::Full { .. } => {
+                "Free space on the disk or raise the limit: a server that runs goes on by itself then, one that ended is started again."
+            }
             Self::Io { .. } => "Check the disk and the directory's permissions; the server tries again by itself.",
             Self::Unreadable { .. } => "Use the program version that wrote the event, or a newer one.",
             Self::Foreign { .. } => "Give a directory that is empty or that Forbear made.",

@@ -147,7 +147,7 @@ impl Classification {
         for text in boundary.chain(windows).chain(lists).chain(&mut self.code).filter(|text| must(text)) {
             WITHHELD.clone_into(text);
         }
-        if must(&self.rule) {
+        if matches!(&self.rule, Cow::Owned(rule) if must(rule)) {
             self.rule = Cow::Borrowed(WITHHELD);
         }
     }
