@@ -15,20 +15,24 @@ impl Coordinator {
         let mut slots: BTreeMap<&ScopeId, u32> = BTreeMap::new();
         let mut waiting = 0;
         for (id, live) in &self.live {
-            let Some(scope) = self.scopes.get(&live.request.scope) else {
+            let Some(home) = self.scopes.get(&live.request.scope) else {
                 return Some(format!("{id} is live in a scope that is gone"));
             };
             match live.stage {
-                Stage::Waiting { place, expires, .. } => {
+                Stage::Waiting { expires, .. } => {
                     waiting += 1;
-                    if !scope.line().any(|p| *p == place) {
+                    if !home.waiting().any(|action| action == *id) {
                         return Some(format!("{id} waits and is in no line"));
                     }
                     if !self.expiries.contains(&(expires, *id)) {
                         return Some(format!("{id} waits and never gives up"));
                     }
                 }
-                Stage::InFlight(_) | Stage::Relaying(_) => *slots.entry(&live.request.scope).or_default() += 1,
+                Stage::InFlight(_) | Stage::Relaying(_) => {
+                    for scope in std::iter::once(&live.request.scope).chain(live.request.quota.lane.scopes()) {
+                        *slots.entry(scope).or_default() += 1;
+                    }
+                }
             }
         }
         let joined = self.waiters.len();
@@ -44,16 +48,24 @@ impl Coordinator {
             return Some("an action has a call joined that does not wait".to_owned());
         }
         let mut lines = 0;
-        for (id, scope) in &self.scopes {
-            let taken = slots.get(id).copied().unwrap_or(0);
-            if scope.in_flight != taken {
-                return Some(format!("{id} counts {} slots of {taken} attempts", scope.in_flight));
+        for (id, home) in &self.scopes {
+            for (id, scope) in std::iter::once((id, &home.scope)).chain(home.narrow()) {
+                let taken = slots.remove(id).unwrap_or(0);
+                if scope.in_flight != taken {
+                    return Some(format!("{id} counts {} slots of {taken} attempts", scope.in_flight));
+                }
             }
-            lines += scope.delayed();
-            let free = scope.in_flight < scope.limits.max_concurrent_requests;
-            if scope.delayed() > 0 && free && !self.next_look.contains_key(id) {
-                return Some(format!("{id} has a line, a free slot, and no one looks"));
+            lines += home.delayed();
+            // With nothing in flight only time can move a line.
+            if home.delayed() > 0 && home.scope.in_flight == 0 && !self.next_look.contains_key(id) {
+                return Some(format!("{id} has a line, nothing in flight, and no one looks"));
             }
+            if home.delayed() != home.waiting().count() {
+                return Some(format!("{id} counts {} of {} in line", home.delayed(), home.waiting().count()));
+            }
+        }
+        if let Some((id, taken)) = slots.first_key_value() {
+            return Some(format!("{taken} attempts hold slots of {id}, which is gone"));
         }
         if lines != waiting {
             return Some(format!("{lines} places of {waiting} waiting actions"));

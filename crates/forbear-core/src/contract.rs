@@ -2,12 +2,17 @@
 //! configuration. Nothing here parses files; the server loads and merges, the core reads. Whether the data makes sense is
 //! asked in [`policy::check`](crate::policy::check).
 
+mod quota;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::classify::Closes;
 use crate::policy::Mode;
+
+pub use quota::{RateRule, ScopeRule};
 
 /// One provider's contract. Every member has a default, so that a contract says only what is special.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +44,12 @@ pub struct Contract {
     pub signature_seconds: Option<u64>,
     /// Limits of a scope of this provider; what is absent comes from `shared_scope`.
     pub scope: ScopeLimits,
+    /// Rates of an account, beside those that its answers tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<RateRule>,
+    /// Scopes below the account, broad to narrow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<ScopeRule>,
     /// Route templates and what they are, the first match wins.
     pub routes: Vec<RouteRule>,
     /// Limit headers beyond the generic dialects, with their value formats.
@@ -83,6 +94,8 @@ impl Default for Contract {
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
             signature_seconds: None,
             scope: ScopeLimits::default(),
+            rates: Vec::new(),
+            scopes: Vec::new(),
             routes: Vec::new(),
             limit_headers: Vec::new(),
             retry_after_unit: RetryAfterUnit::Seconds,
@@ -121,6 +134,8 @@ pub struct ScopeLimits {
     pub max_concurrent_requests: Option<u32>,
     /// Retries a minute over all tasks.
     pub max_retries_per_minute: Option<u32>,
+    /// Of the attempts in flight, those that only interactive work may be.
+    pub kept_for_interactive: Option<u32>,
 }
 
 impl ScopeLimits {
@@ -131,6 +146,7 @@ impl ScopeLimits {
             max_delayed_requests: self.max_delayed_requests.or(base.max_delayed_requests),
             max_concurrent_requests: self.max_concurrent_requests.or(base.max_concurrent_requests),
             max_retries_per_minute: self.max_retries_per_minute.or(base.max_retries_per_minute),
+            kept_for_interactive: self.kept_for_interactive.or(base.kept_for_interactive),
         }
     }
 }
@@ -274,6 +290,9 @@ pub struct CodeRule {
     /// Whether the refusal is decided before any work; absent means what its status says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_work: Option<bool>,
+    /// Which of the call's scopes it closes; absent means the account where it is spent, else the narrowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closes: Option<Closes>,
     /// How long to wait after this refusal, used where no signal names a boundary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<u64>,

@@ -16,8 +16,9 @@ use crate::durable::Durable;
 use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
 use crate::gate::Gate;
 use crate::ids::{ActionId, AttemptNo, PolicyMark, ScopeId, Seq};
+use crate::home::Home;
 use crate::input::{Input, Settings};
-use crate::register::{Scope, WaitReason};
+use crate::register::WaitReason;
 use crate::time::{Mono, Now, Wall};
 
 /// Why the core wants to be called at an instant.
@@ -36,7 +37,8 @@ pub struct Coordinator {
     pub(crate) seed: u64,
     pub(crate) gate: Gate,
     pub(crate) durable: Durable,
-    pub(crate) scopes: BTreeMap<ScopeId, Scope>,
+    /// By the home scope.
+    pub(crate) scopes: BTreeMap<ScopeId, Home>,
     /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
     pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
     pub(crate) live: BTreeMap<ActionId, Box<Live>>,
@@ -116,8 +118,8 @@ impl Coordinator {
                 self.use_settings(settings);
                 self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
             }
-            Input::Refused { action, attempt, scope, head } => {
-                self.close_scope(now, &scope, (action, attempt), &head.classification, &mut out);
+            Input::Refused { action, attempt, scope, lane, head } => {
+                self.close_scope(now, &scope, &lane, (action, attempt), &head.classification, &mut out);
             }
             Input::Drain => self.drain(now, &mut out),
             Input::DrainOver => self.drain_over(now, &mut out),
@@ -153,7 +155,8 @@ impl Coordinator {
             self.never_left(now, action, Outcome::Cancelled, why, out);
             return false;
         }
-        let is_closed = self.scopes.get(&live.request.scope).is_some_and(|s| s.closed_until(now.mono).is_some());
+        let home = self.scopes.get(&live.request.scope);
+        let is_closed = home.is_some_and(|home| home.is_closed(now.mono, &live.request.quota.lane));
         if live.request.observe || !is_closed {
             return true;
         }

@@ -150,6 +150,10 @@ name!(
     RunId
 );
 name!(
+    /// Whose agents they are: the account of the credential where nothing else says.
+    TenantId
+);
+name!(
     /// A quota domain: `provider/account`, the account being a keyed digest of the credential.
     ScopeId
 );

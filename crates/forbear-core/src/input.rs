@@ -5,8 +5,12 @@ use std::sync::Arc;
 use crate::classify::Classification;
 use crate::effect::Evidence;
 use crate::event::KeyUsed;
-use crate::ids::{ActionId, AttemptNo, ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use crate::policy::{ClassRule, Limits, Rank};
+use crate::ids::{
+    ActionId, AttemptNo, ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId, TenantId,
+};
+use crate::lane::Lane;
+use crate::pacer::{Ask, Rate};
+use crate::policy::{ClassRule, Limits, Priority, Rank};
 use crate::time::Wall;
 
 #[derive(Debug)]
@@ -53,6 +57,7 @@ pub enum Input {
         action: ActionId,
         attempt: AttemptNo,
         scope: ScopeId,
+        lane: Lane,
         head: Box<HeadSeen>,
     },
     /// No new calls; what waits gets an answer that is safe to repeat.
@@ -79,8 +84,10 @@ pub struct Request {
     pub task: TaskId,
     pub run: RunId,
     pub provider: ProviderName,
+    /// The home scope: provider and account.
     pub scope: ScopeId,
     pub limits: Limits,
+    pub quota: Quota,
     pub route: Route,
     pub class: ClassName,
     pub rank: Rank,
@@ -109,6 +116,20 @@ pub struct Request {
     pub journal_before: bool,
     /// It is forwarded once, as it is, and what would have been decided is recorded.
     pub observe: bool,
+}
+
+/// What a call's turn depends on, beside the limits of its home.
+#[derive(Debug, Clone, Default)]
+pub struct Quota {
+    /// The home's declared rates.
+    pub rates: Arc<[Rate]>,
+    /// The scopes below the home.
+    pub lane: Lane,
+    /// Whose agent asks, where that is not the account.
+    pub tenant: Option<TenantId>,
+    pub priority: Priority,
+    /// What it takes of the rates, beside its being one request.
+    pub ask: Ask,
 }
 
 /// What a client says of a call that it may repeat.

@@ -5,6 +5,7 @@
 
 mod check;
 mod compiled;
+mod scopes;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use crate::contract::{Contract, ScopeLimits};
 
 pub use check::{Fault, FaultKind, check};
 pub use compiled::{Class, Compiled, CompiledProvider, Limits};
+pub use scopes::{By, CompiledScope, ScopeFault};
 
 /// The whole of the decision-making configuration. `providers` holds merged contracts, built in and the user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +34,8 @@ pub struct Policy {
     pub backoff: BackoffRule,
     /// How waiters leave when a scope opens again.
     pub pacing: PacingRule,
+    /// Whose turn comes how often.
+    pub fairness: FairnessRule,
     /// Providers by name, the first segment of the path that agents use.
     pub providers: BTreeMap<String, Contract>,
 }
@@ -48,10 +52,17 @@ impl Default for Policy {
                 max_delayed_requests: Some(250),
                 max_concurrent_requests: Some(8),
                 max_retries_per_minute: Some(60),
+                kept_for_interactive: Some(0),
             },
             task: TaskRule { max_retries: 10, max_wait_seconds: 600 },
             backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
-            pacing: PacingRule { release_gap_ms: 100, jitter_ms: 100 },
+            pacing: PacingRule { release_gap_ms: 100, jitter_ms: 100, target_share_bp: 9_500 },
+            fairness: FairnessRule {
+                interactive_weight: 8,
+                normal_weight: 4,
+                background_weight: 1,
+                claim_max: Priority::Interactive,
+            },
             providers: BTreeMap::new(),
         }
     }
@@ -126,6 +137,41 @@ impl Rank {
     pub const ALL: [Self; 4] = [Self::Read, Self::Inference, Self::IdempotentWrite, Self::UncertainWrite];
 }
 
+/// Whose turn comes rather: what a person waits for, the rest, and what has time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    Interactive,
+    #[default]
+    Normal,
+    Background,
+}
+
+impl Priority {
+    /// The highest first.
+    pub const ALL: [Self; 3] = [Self::Interactive, Self::Normal, Self::Background];
+
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Normal => "normal",
+            Self::Background => "background",
+        }
+    }
+
+    /// A priority by its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|priority| priority.as_str() == name)
+    }
+}
+
 /// What may be spent on one action of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -194,4 +240,25 @@ pub struct PacingRule {
     pub release_gap_ms: u64,
     /// Added at random on top of a boundary and of each gap; never taken away.
     pub jitter_ms: u64,
+    /// How much of a published limit is used, in basis points.
+    pub target_share_bp: u64,
+}
+
+/// Turns of a scope's line, beside each other. Each class waits for its own, and none for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FairnessRule {
+    pub interactive_weight: u32,
+    pub normal_weight: u32,
+    pub background_weight: u32,
+    /// The highest priority that an agent can claim.
+    pub claim_max: Priority,
+}
+
+impl FairnessRule {
+    /// In the order of [`Priority::ALL`].
+    #[must_use]
+    pub const fn weights(self) -> [u32; 3] {
+        [self.interactive_weight, self.normal_weight, self.background_weight]
+    }
 }

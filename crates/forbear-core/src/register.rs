@@ -1,12 +1,11 @@
-//! The volatile half of a scope: slots, who waits, and how waiters leave once it opens.
+//! The volatile half of one scope: slots, pacing, and until when it is closed.
 //!
-//! A slot is held only while an attempt is on the wire, never while waiting. Waiters leave in the order in which they
-//! become due, and after a boundary one by one, apart by the pacing gap and jitter that is only ever added.
-
-use std::collections::BTreeSet;
+//! A slot is held only while an attempt is on the wire, never while waiting. After a boundary whoever waited leaves one by
+//! one, apart by the pacing gap and jitter that is only ever added.
 
 use crate::ids::ActionId;
-use crate::policy::Limits;
+use crate::classify::Window;
+use crate::pacer::{Ask, Pacer, Rate, Unit};
 use crate::time::{Mono, Now, Wall};
 
 /// Why something waits until an instant.
@@ -34,19 +33,12 @@ impl WaitReason {
     }
 }
 
-/// A place in a scope's line: who is due first goes first, then who came first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    pub due: Mono,
-    pub order: u64,
-    pub action: ActionId,
-}
-
 #[derive(Debug)]
 pub struct Scope {
-    pub limits: Limits,
+    /// Attempts that may be in flight at once.
+    pub slots_max: u32,
     pub in_flight: u32,
-    waiting: BTreeSet<Place>,
+    pacer: Pacer,
     /// Nothing is sent before this instant.
     closed_until: Option<Mono>,
     /// The provider's own word on that instant; where it is earlier or missing, `closed_until` is our backoff.
@@ -61,7 +53,7 @@ pub struct Scope {
     /// Grows with every release, so that each gap draws its own jitter.
     releases: u32,
     /// The limits' windows, as the last answer that spoke of them told.
-    pub windows: Vec<crate::classify::Window>,
+    pub windows: Vec<Window>,
 }
 
 /// Whether something may be sent now.
@@ -74,13 +66,29 @@ pub enum Turn {
     WhenFree,
 }
 
+impl Turn {
+    /// What holds where both must be heeded. An instant is told rather than a slot: until then no slot helps.
+    #[must_use]
+    pub fn later(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::At(a, why), Self::At(b, also)) => {
+                let (at, why) = (a, why).max((b, also));
+                Self::At(at, why)
+            }
+            (at @ Self::At(..), _) | (_, at @ Self::At(..)) => at,
+            (Self::WhenFree, _) | (_, Self::WhenFree) => Self::WhenFree,
+            (Self::Now, Self::Now) => Self::Now,
+        }
+    }
+}
+
 impl Scope {
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub fn new(slots_max: u32) -> Self {
         Self {
-            limits,
+            slots_max,
             in_flight: 0,
-            waiting: BTreeSet::new(),
+            pacer: Pacer::default(),
             closed_until: None,
             told_until: None,
             opens_at: Mono(0),
@@ -92,14 +100,24 @@ impl Scope {
         }
     }
 
+    /// Nothing of it is lost if it is forgotten.
     #[must_use]
-    pub fn delayed(&self) -> usize {
-        self.waiting.len()
+    pub fn is_idle(&self, now: Mono) -> bool {
+        self.in_flight == 0 && self.closed_until.is_none_or(|c| c <= now) && self.pacer.is_full(now)
+    }
+
+    /// The rates that it keeps to from now on.
+    pub fn declare(&mut self, now: Mono, rates: &[Rate]) {
+        self.pacer.set(now, rates);
     }
 
     #[must_use]
-    pub fn is_idle(&self, now: Mono) -> bool {
-        self.in_flight == 0 && self.waiting.is_empty() && self.closed_until.is_none_or(|c| c <= now)
+    pub const fn pacer(&self) -> &Pacer {
+        &self.pacer
+    }
+
+    pub const fn pacer_mut(&mut self) -> &mut Pacer {
+        &mut self.pacer
     }
 
     /// Closes the scope until `until`, or longer if it already is. `by` is [`WaitReason::Boundary`] where the provider
@@ -111,6 +129,7 @@ impl Scope {
         if self.closed_until.is_none_or(|closed| closed < until) {
             self.closed_until = Some(until);
             self.opens_at = until.plus_ms(jitter_ms);
+            self.pacer.empty(self.opens_at);
         }
         self.recovering = true;
     }
@@ -138,81 +157,63 @@ impl Scope {
         if self.told_until == self.closed_until { WaitReason::Boundary } else { WaitReason::Backoff }
     }
 
-    /// Whether a call that is due may leave, apart from those in line before it.
+    /// Whether a call that is due may leave. `kept` slots are kept for others.
     #[must_use]
-    pub fn turn(&self, now: Mono) -> Turn {
+    pub fn turn(&self, now: Mono, ask: &Ask, kept: u32) -> Turn {
         if let Some(at) = self.opens_at(now) {
             return Turn::At(at, self.closed_by());
         }
-        if self.in_flight >= self.limits.max_concurrent_requests {
+        // One is left to everybody, whatever is kept.
+        if self.in_flight >= self.slots_max.saturating_sub(kept).max(1) {
             return Turn::WhenFree;
         }
-        if self.recovering && self.next_release > now {
-            return Turn::At(self.next_release, WaitReason::Pacing);
+        let gap = self.recovering.then_some(self.next_release).filter(|at| *at > now);
+        match gap.max(self.pacer.next(now, ask)) {
+            Some(at) => Turn::At(at, WaitReason::Pacing),
+            None => Turn::Now,
         }
-        Turn::Now
     }
 
-    /// Whether someone who is due stands in line.
-    #[must_use]
-    pub fn has_due(&self, now: Mono) -> bool {
-        self.waiting.first().is_some_and(|p| p.due <= now)
-    }
-
-    pub fn wait(&mut self, place: Place) {
-        self.waiting.insert(place);
-    }
-
-    pub fn leave(&mut self, place: &Place) -> bool {
-        self.waiting.remove(place)
-    }
-
-    /// The next that may leave now; takes its slot. `gap_ms` is asked for the time to the one after it.
-    pub fn release(&mut self, now: Mono, gap_ms: impl FnOnce(ActionId, u32) -> u64) -> Option<Place> {
-        if self.turn(now) != Turn::Now {
-            return None;
-        }
-        let place = *self.waiting.first().filter(|p| p.due <= now)?;
-        self.waiting.remove(&place);
-        self.take(now, place.action, gap_ms);
-        Some(place)
-    }
-
-    /// Who waits, in order.
-    pub fn line(&self) -> impl Iterator<Item = &Place> {
-        self.waiting.iter()
-    }
-
-    /// Takes a slot for a call that is sent now.
-    pub fn take(&mut self, now: Mono, action: ActionId, gap_ms: impl FnOnce(ActionId, u32) -> u64) {
+    /// Takes a slot and its part of every rate for a call that is sent now. `is_dry`: nobody waits behind it.
+    pub fn take(
+        &mut self,
+        now: Mono,
+        action: ActionId,
+        ask: &Ask,
+        is_dry: bool,
+        gap_ms: impl FnOnce(ActionId, u32) -> u64,
+    ) {
         self.in_flight += 1;
+        self.pacer.take(now, ask);
         if !self.recovering {
             return;
         }
-        if self.waiting.is_empty() && self.next_release <= now && self.releases > 0 {
+        if is_dry && self.next_release <= now && self.releases > 0 {
             // The line ran dry and a gap passed since: the burst that the boundary gathered is over.
             self.recovering = false;
             self.releases = 0;
             return;
         }
         self.releases = self.releases.wrapping_add(1);
-        self.next_release = now.plus_ms(gap_ms(action, self.releases));
+        // A scope that knows its rate leaves by that.
+        if self.pacer.is_empty() {
+            self.next_release = now.plus_ms(gap_ms(action, self.releases));
+        }
+    }
+
+    /// An answer spoke of the limits' windows. What the provider counts may be more than went through here.
+    pub fn learn(&mut self, now: Mono, windows: &[Window]) {
+        self.windows = windows.to_vec();
+        for window in windows {
+            if let (Some(unit), Some(left)) = (Unit::of_window(&window.name), window.remaining) {
+                self.pacer.has_left(now, unit, left);
+            }
+        }
     }
 
     pub fn give_slot(&mut self) {
         debug_assert!(self.in_flight > 0, "a slot came back twice");
         self.in_flight = self.in_flight.saturating_sub(1);
-    }
-
-    /// When the line should be looked at again, if only time can move it.
-    #[must_use]
-    pub fn next_look(&self, now: Mono) -> Option<(Mono, WaitReason)> {
-        let first = self.waiting.first()?;
-        match self.turn(now.max(first.due)) {
-            Turn::Now => Some((first.due, WaitReason::Backoff)),
-            Turn::At(at, reason) => Some((at.max(first.due), reason)),
-            Turn::WhenFree => None,
-        }
     }
 }
 
@@ -231,29 +232,28 @@ pub fn closed_wall(scope: &Scope, written: Option<Wall>, now: Now) -> Option<Wal
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { max_delayed_requests: 10, max_concurrent_requests: 2, max_retries_per_minute: 10 };
-
-    fn place(due_ms: u64, order: u64) -> Place {
-        Place { due: Mono(0).plus_ms(due_ms), order, action: ActionId(u128::from(order)) }
-    }
+    const ONE: Ask = Ask { tokens: 0, cost_micros: 0 };
 
     fn at(ms: u64) -> Mono {
         Mono(0).plus_ms(ms)
     }
 
+    fn turn(scope: &Scope, ms: u64) -> Turn {
+        scope.turn(at(ms), &ONE, 0)
+    }
+
     #[test]
     fn a_boundary_only_moves_later_and_no_one_passes_it() {
-        let mut scope = Scope::new(LIMITS);
+        let mut scope = Scope::new(2);
         scope.close(at(60_000), WaitReason::Boundary, 0);
         scope.close(at(1_000), WaitReason::Boundary, 0);
-        scope.wait(place(0, 1));
-        assert_eq!(scope.release(at(59_999), |_, _| 0), None);
-        assert_eq!(scope.release(at(60_000), |_, _| 0).map(|p| p.order), Some(1));
+        assert_eq!(turn(&scope, 59_999), Turn::At(at(60_000), WaitReason::Boundary));
+        assert_eq!(turn(&scope, 60_000), Turn::Now);
     }
 
     #[test]
     fn one_instant_is_told_in_one_way() {
-        let mut scope = Scope::new(LIMITS);
+        let mut scope = Scope::new(2);
         scope.close(Mono(5_000_400_000), WaitReason::Boundary, 0);
         let written = Some(Wall(105_001));
         for (mono, wall) in [(400_000, 100_000), (999_999, 100_001), (4_700_000_000, 104_699)] {
@@ -267,48 +267,47 @@ mod tests {
 
     #[test]
     fn our_own_backoff_is_never_told_as_the_providers_boundary() {
-        let mut scope = Scope::new(LIMITS);
+        let mut scope = Scope::new(2);
         scope.close(at(1_000), WaitReason::Boundary, 0);
         scope.close(at(2_000), WaitReason::Backoff, 0);
         assert_eq!(
-            (scope.turn(at(0)), scope.told_until(at(0))),
+            (turn(&scope, 0), scope.told_until(at(0))),
             (Turn::At(at(2_000), WaitReason::Backoff), Some(at(1_000)))
         );
         scope.close(at(3_000), WaitReason::Boundary, 0);
         scope.close(at(2_500), WaitReason::Backoff, 0);
-        assert_eq!(scope.turn(at(0)), Turn::At(at(3_000), WaitReason::Boundary));
+        assert_eq!(turn(&scope, 0), Turn::At(at(3_000), WaitReason::Boundary));
     }
 
     #[test]
-    fn waiters_leave_in_order_and_apart() {
-        let mut scope = Scope::new(LIMITS);
-        scope.close(at(10), WaitReason::Boundary, 0);
-        for order in [3, 1, 2] {
-            scope.wait(place(0, order));
-        }
-        let mut sent = Vec::new();
-        let mut now = at(10);
-        while scope.delayed() > 0 {
-            if let Some(p) = scope.release(now, |_, _| 200) {
-                sent.push((now, p.order));
-                scope.give_slot();
-            }
-            now = scope.next_look(now).map_or(now, |(at, _)| at.max(now));
-        }
-        assert_eq!(sent, [(at(10), 1), (at(210), 2), (at(410), 3)]);
-    }
-
-    #[test]
-    fn slots_bound_what_is_on_the_wire() {
-        let mut scope = Scope::new(LIMITS);
-        for order in 1..=3 {
-            scope.wait(place(0, order));
-        }
-        assert!(scope.release(at(0), |_, _| 0).is_some());
-        assert!(scope.release(at(0), |_, _| 0).is_some());
-        assert_eq!(scope.release(at(0), |_, _| 0), None);
-        assert_eq!(scope.next_look(at(0)), None, "time alone frees no slot");
+    fn slots_bound_what_is_on_the_wire_and_some_may_be_kept() {
+        let mut scope = Scope::new(2);
+        scope.take(at(0), ActionId(1), &ONE, true, |_, _| 0);
+        assert_eq!((turn(&scope, 0), scope.turn(at(0), &ONE, 1)), (Turn::Now, Turn::WhenFree));
+        scope.take(at(0), ActionId(2), &ONE, true, |_, _| 0);
+        assert_eq!(turn(&scope, 0), Turn::WhenFree);
         scope.give_slot();
-        assert!(scope.release(at(0), |_, _| 0).is_some());
+        assert_eq!(turn(&scope, 0), Turn::Now);
+        assert_eq!(Scope::new(1).turn(at(0), &ONE, 5), Turn::Now, "one is left to everybody");
+    }
+
+    #[test]
+    fn after_a_boundary_a_known_rate_paces_and_an_unknown_one_is_guessed_by_the_gap() {
+        let mut scope = Scope::new(9);
+        scope.close(at(1_000), WaitReason::Boundary, 0);
+        scope.take(at(1_000), ActionId(1), &ONE, false, |_, _| 200);
+        assert_eq!(turn(&scope, 1_000), Turn::At(at(1_200), WaitReason::Pacing));
+        let mut known = Scope::new(9);
+        known.declare(at(0), &[Rate::of_limit(Unit::Requests, 60, 60_000, Some(30), 10_000)]);
+        known.close(at(1_000), WaitReason::Boundary, 0);
+        known.take(at(1_000), ActionId(1), &ONE, false, |_, _| 200);
+        assert_eq!(turn(&known, 1_000), Turn::At(at(2_000), WaitReason::Pacing));
+    }
+
+    #[test]
+    fn an_instant_is_told_rather_than_a_slot_and_the_latest_of_several() {
+        let (early, late) = (Turn::At(at(1), WaitReason::Boundary), Turn::At(at(2), WaitReason::Pacing));
+        assert_eq!([early.later(late), late.later(early)], [late, late]);
+        assert_eq!([early.later(Turn::WhenFree), Turn::WhenFree.later(Turn::Now)], [early, Turn::WhenFree]);
     }
 }

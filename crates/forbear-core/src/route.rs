@@ -14,12 +14,13 @@ mod template;
 
 use std::collections::BTreeMap;
 
-use crate::contract::{Contract, Idempotency};
+use crate::contract::{Contract, Idempotency, RouteRule};
 use crate::ids::Route;
 use crate::policy::Rank;
 
 pub use pattern::PatternFault;
-use pattern::{MethodPattern, Pattern, Segment};
+pub(crate) use pattern::Pattern;
+use pattern::{MethodPattern, Segment};
 pub use template::{TEMPLATE_BYTES_MAX, template};
 
 /// Rules of one contract.
@@ -118,6 +119,19 @@ impl RouteTable {
             }
         }
         if faults.is_empty() { Ok(table) } else { Err(faults) }
+    }
+
+    /// A table that only says which of these patterns a call matches.
+    pub(crate) fn of_patterns(patterns: &[String]) -> Result<Self, Vec<(usize, PatternFault)>> {
+        let rule = |pattern: &String| RouteRule {
+            pattern: pattern.clone(),
+            class: String::new(),
+            idempotency_header: None,
+            repeatable: false,
+            disguised: false,
+            content_ignores: Vec::new(),
+        };
+        Self::compile(&Contract { routes: patterns.iter().map(rule).collect(), ..Contract::default() })
     }
 
     fn insert(&mut self, place: usize, pattern: &Pattern<'_>) {

@@ -1,12 +1,15 @@
 //! What people may see of the core: the register and one action's standing. Reading decides nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::action::live::{Live, Stage};
 use crate::classify::Window;
 use crate::coordinator::Coordinator;
 use crate::effect::Effect;
+use crate::home::Home;
 use crate::ids::{ActionId, ScopeId};
 use crate::policy::Limits;
-use crate::register::{WaitReason, closed_wall};
+use crate::register::{Scope, WaitReason, closed_wall};
 use crate::time::{Now, Wall};
 
 /// One row of the register.
@@ -45,14 +48,19 @@ impl Coordinator {
     /// The register, in the order of its scopes, at most `max` rows.
     #[must_use]
     pub fn scopes_view(&self, now: Now, max: usize) -> Vec<ScopeView> {
-        let mut ids: Vec<&ScopeId> = self.scopes.keys().chain(self.durable.scopes.keys()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter().take(max).map(|id| self.scope_view(now, id)).collect()
+        let homes = self.scopes.iter().flat_map(|(id, home)| {
+            let narrow = home.narrow().map(move |(id, scope)| (id, (home, scope)));
+            std::iter::once((id, (home, &home.scope))).chain(narrow)
+        });
+        let live: BTreeMap<&ScopeId, (&Home, &Scope)> = homes.collect();
+        let ids: BTreeSet<&ScopeId> = live.keys().copied().chain(self.durable.scopes.keys()).collect();
+        ids.into_iter().take(max).map(|id| self.scope_view(now, id, live.get(id).copied())).collect()
     }
 
-    fn scope_view(&self, now: Now, id: &ScopeId) -> ScopeView {
-        let scope = self.scopes.get(id);
+    fn scope_view(&self, now: Now, id: &ScopeId, live: Option<(&Home, &Scope)>) -> ScopeView {
+        let scope = live.map(|(_, scope)| scope);
+        // A line and its limits are the home's.
+        let home = live.filter(|_| self.scopes.contains_key(id)).map(|(home, _)| home);
         let record = self.durable.scopes.get(id);
         let stored = record.and_then(|r| r.retry_not_before).filter(|at| *at > now.wall);
         let next_allowed_at = scope.map_or(stored, |s| closed_wall(s, record.and_then(|r| r.retry_not_before), now));
@@ -73,8 +81,8 @@ impl Coordinator {
             source,
             raw: boundary.map(|b| b.raw.clone()).or_else(|| malformed.cloned()),
             in_flight: scope.map_or(0, |s| s.in_flight),
-            delayed: scope.map_or(0, |s| u32::try_from(s.delayed()).unwrap_or(u32::MAX)),
-            limits: scope.map(|s| s.limits),
+            delayed: home.map_or(0, |h| u32::try_from(h.delayed()).unwrap_or(u32::MAX)),
+            limits: home.map(|h| h.limits),
             retries_last_minute: u32::try_from(self.durable.retries_in_minute(id, now.wall)).unwrap_or(u32::MAX),
             windows,
         }

@@ -17,7 +17,7 @@ use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{
     ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
 };
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Quota, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -214,7 +214,8 @@ impl Soak {
             run: RunId::new("run"),
             provider: ProviderName::new("p"),
             scope: ScopeId::new(&format!("p/{}", scope_of(action))),
-            limits: Limits { max_delayed_requests: 250, max_concurrent_requests: 8, max_retries_per_minute: 60 },
+            limits: Limits::default(),
+            quota: Quota::default(),
             route: Route::new("POST /v1/x"),
             class: rank.class().into(),
             rank,
@@ -337,6 +338,7 @@ fn head(status: u16, kind: Kind, before_work: bool, wait_ms: Option<u64>) -> Rep
     });
     let classification = Classification {
         kind,
+        closes: forbear_core::classify::Closes::Narrowest,
         rule: "soak".into(),
         before_work,
         boundary,

@@ -4,12 +4,14 @@ use crate::action::live::{Live, Stage};
 use crate::action::observe;
 use crate::action::repeat::Repeat;
 use crate::action::resend::Resend;
+use crate::action::turn::When;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{ActionRequested, Fact, Joined, Outcome};
+use crate::home::{Home, Wants};
 use crate::ids::ScopeId;
 use crate::input::Request;
-use crate::register::{Place, Scope, Turn, WaitReason};
+use crate::register::{Scope, Turn, WaitReason};
 use crate::time::{Mono, Now};
 
 /// Between two looks for idle scopes.
@@ -88,20 +90,19 @@ impl Coordinator {
     /// Sends at once, waits in line, or ends here.
     fn line_up(&mut self, now: Now, mut live: Box<Live>, out: &mut Commands) {
         let action = live.request.action;
-        let scope = self.scope_mut(now, &live.request);
-        match entry(now, &live, scope, scope.delayed()) {
+        match self.entry(now, &live) {
             Entry::End(outcome, why, seconds) => self.end_with_answer(now, live, outcome, why, seconds, out),
             _ if live.request.body_pending => out.push(Command::ReadBody { action }),
             Entry::Now => {
                 self.record_if_due(now, &mut live, out);
-                self.take_slot(now, &live.request.scope.clone(), action);
+                self.take_slot(now, &live);
                 self.live.insert(action, live);
                 self.send(now, action, out);
             }
             Entry::Line { due, reason, queue_end } => {
                 self.record_if_due(now, &mut live, out);
                 let expires = live.last_instant(queue_end);
-                self.wait(now, live, due, expires, reason, out);
+                self.wait(now, live, (due, When::ItsTurn), expires, reason, out);
             }
         }
     }
@@ -144,28 +145,47 @@ impl Coordinator {
         live.last_seq = Some(seq);
     }
 
-    pub(crate) fn scope_mut(&mut self, now: Now, request: &Request) -> &mut Scope {
-        if !self.scopes.contains_key(&request.scope) {
-            let jitter_ms = self.jitter_ms(request.action, 1);
-            let mut scope = Scope::new(request.limits);
-            // Known from the journal at the start; since then the monotonic clock alone counts.
-            if let Some(until) = self.closed_at_start.remove(&request.scope).filter(|until| *until > now.mono) {
-                let told = self.durable.scopes.get(&request.scope).is_some_and(|record| record.boundary.is_some());
+    /// The home of a call, with the scopes of its lane, under the limits that it brings.
+    pub(crate) fn home_mut(&mut self, now: Now, request: &Request) -> &mut Home {
+        let jitter_ms = self.jitter_ms(request.action, 1);
+        let (at_start, records) = (&mut self.closed_at_start, &self.durable.scopes);
+        // Known from the journal at the start; since then the monotonic clock alone counts.
+        let mut known = |id: &ScopeId, scope: &mut Scope| {
+            if let Some(until) = at_start.remove(id).filter(|until| *until > now.mono) {
+                let told = records.get(id).is_some_and(|record| record.boundary.is_some());
                 scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
             }
-            self.scopes.insert(request.scope.clone(), scope);
-        }
-        // Present: it was inserted above if it was missing.
-        self.scopes.entry(request.scope.clone()).or_insert_with(|| Scope::new(request.limits))
+        };
+        let home = self.scopes.entry(request.scope.clone()).or_insert_with(|| {
+            let mut home = Home::new(request.limits);
+            known(&request.scope, &mut home.scope);
+            home
+        });
+        home.scope.declare(now.mono, &request.quota.rates);
+        home.open_lane(now.mono, &request.quota.lane, known);
+        home
     }
 
     /// A policy that was loaded since comes with its first call: who stands in line before that call may have a slot now.
     fn use_limits(&mut self, now: Now, request: &Request, out: &mut Commands) {
-        let scope = self.scope_mut(now, request);
-        if scope.limits != request.limits {
-            scope.limits = request.limits;
+        let home = self.home_mut(now, request);
+        if home.limits != request.limits {
+            home.set_limits(request.limits);
             self.pump(now, &request.scope, out);
         }
+    }
+
+    /// Where a call stands that no other action keeps from being sent.
+    pub(crate) fn entry(&self, now: Now, live: &Live) -> Entry {
+        let Some(home) = self.scopes.get(&live.request.scope) else { return Entry::Now };
+        let delayed = if live.request.observe {
+            // Nobody waits: who has no slot would stand in line.
+            home.scope.in_flight.saturating_sub(home.limits.max_concurrent_requests) as usize
+        } else {
+            home.delayed()
+        };
+        let first = home.others_first(now.mono, &live.request.quota.lane, |action| self.ask_of(action));
+        entry(now, live, home, first, delayed)
     }
 
     /// Whether a scope is known or may still be. Idle ones go first; looking for those is done once a second at most, since it
@@ -175,35 +195,10 @@ impl Coordinator {
             return true;
         }
         if now.mono >= self.next_sweep {
-            self.scopes.retain(|_, scope| !scope.is_idle(now.mono));
+            self.scopes.retain(|_, home| !home.is_idle(now.mono));
             self.next_sweep = now.mono.plus_ms(SWEEP_EVERY_MS);
         }
         self.scopes.len() < crate::durable::SCOPES_MAX
-    }
-
-    pub(crate) fn wait(
-        &mut self,
-        now: Now,
-        mut live: Box<Live>,
-        due: Mono,
-        expires: Mono,
-        reason: WaitReason,
-        out: &mut Commands,
-    ) {
-        let action = live.request.action;
-        let place = Place { due, order: live.order, action };
-        let scope = live.request.scope.clone();
-        live.stage = Stage::Waiting { place, since: now.mono, expires, reason };
-        if live.first_refusal.is_none() {
-            let until = (reason != WaitReason::Slot).then(|| now.wall_at(due));
-            live.waited_for = Some((reason, until));
-        }
-        self.expiries.insert((expires, action));
-        self.live.insert(action, live);
-        if let Some(s) = self.scopes.get_mut(&scope) {
-            s.wait(place);
-        }
-        self.pump(now, &scope, out);
     }
 }
 
@@ -221,14 +216,14 @@ pub(crate) enum Entry {
     End(Outcome, &'static str, Option<u64>),
 }
 
-/// `delayed` calls stand in the line already.
-pub(crate) fn entry(now: Now, live: &Live, scope: &Scope, delayed: usize) -> Entry {
+/// `others_first`: somebody in line goes before it. `delayed` calls stand there already.
+fn entry(now: Now, live: &Live, home: &Home, others_first: bool, delayed: usize) -> Entry {
     let request = &live.request;
     if live.deadline <= now.mono {
         return Entry::End(Outcome::DeadlineExhausted, "its deadline had passed", None);
     }
-    let turn = scope.turn(now.mono);
-    if turn == Turn::Now && !scope.has_due(now.mono) {
+    let turn = home.turn(now.mono, &Wants { lane: &request.quota.lane, ask: request.quota.ask, priority: request.quota.priority });
+    if turn == Turn::Now && !others_first {
         return Entry::Now;
     }
     let (due, reason) = match turn {

@@ -6,7 +6,9 @@ use crate::command::{Answer, Command, Commands, Problem, SafeNext, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
 use crate::event::{ActionFinished, Fact, Outcome, Straight, WaitedFor};
-use crate::ids::{AttemptNo, ScopeId, Seq};
+use crate::ids::{AttemptNo, Seq};
+use crate::input::Request;
+use crate::register::closed_wall;
 use crate::time::{Now, Wall};
 
 impl Coordinator {
@@ -104,7 +106,7 @@ impl Coordinator {
     ) {
         let mut answer = self.answer_of(now, &live, outcome, why);
         answer.retry_after_seconds = retry_after_seconds;
-        let told_after = self.boundary_seq(&live.request.scope);
+        let told_after = self.boundary_seq(&live.request);
         self.finish(now, &mut live, outcome, Some(why.to_owned()), out);
         if matches!(outcome, Outcome::BudgetExhausted | Outcome::DeadlineExhausted) {
             self.keep_result(now, &live, &answer);
@@ -113,8 +115,8 @@ impl Coordinator {
     }
 
     /// What an answer of this scope waits for: who is told of a boundary can rely on it, whatever crashes then.
-    pub(crate) fn boundary_seq(&self, scope: &ScopeId) -> Seq {
-        let seq = self.scopes.get(scope).map_or(Seq(0), |s| s.boundary_seq);
+    pub(crate) fn boundary_seq(&self, request: &Request) -> Seq {
+        let seq = self.scopes.get(&request.scope).map_or(Seq(0), |home| home.boundary_seq(&request.quota.lane));
         // After a thaw the journal may count from less.
         seq.min(self.gate.last_seq())
     }
@@ -122,9 +124,7 @@ impl Coordinator {
     pub(crate) fn answer_of(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {
         let writes = live.request.rank.writes();
         let provider_status = live.last.as_ref().map(|l| l.status);
-        let scope = &live.request.scope;
-        let written = self.durable.scopes.get(scope).and_then(|record| record.retry_not_before);
-        let next = self.scopes.get(scope).and_then(|s| crate::register::closed_wall(s, written, now));
+        let next = self.closed_wall(now, &live.request);
         let own = live.last.as_ref().and_then(|l| l.classification.boundary.as_ref()).map(|b| b.until);
         Answer {
             status: http_status(outcome, writes, provider_status),
@@ -142,6 +142,17 @@ impl Coordinator {
             problem: Problem::OfOutcome,
             joined: None,
         }
+    }
+
+    /// The wall time until which one of the call's scopes is closed.
+    fn closed_wall(&self, now: Now, request: &Request) -> Option<Wall> {
+        let home = self.scopes.get(&request.scope)?;
+        let ids = std::iter::once(&request.scope).chain(request.quota.lane.scopes());
+        let closed = ids.filter_map(|id| {
+            let written = self.durable.scopes.get(id).and_then(|record| record.retry_not_before);
+            closed_wall(home.scope_of(&request.scope, id)?, written, now)
+        });
+        closed.max()
     }
 
     /// A charged retry that never left costs nothing.

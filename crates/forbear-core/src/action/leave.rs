@@ -78,8 +78,9 @@ impl Coordinator {
                     live.sends += 1;
                     live.charged = None;
                     out.push(Command::CancelUpstream { action, attempt });
+                    self.release_only(&live);
                     self.stop(now, live, Outcome::Cancelled, why, out);
-                    self.free_slot(now, &scope, out);
+                    self.pump(now, &scope, out);
                 }
             }
             // The body's end is reported by whoever relays it.
@@ -158,8 +159,9 @@ impl Coordinator {
         if let Some(attempt) = live.attempt() {
             self.record_unsent(now, &mut live, attempt, why, out);
         }
+        self.release_only(&live);
         self.stop(now, live, wanted, why, out);
-        self.free_slot(now, &scope, out);
+        self.pump(now, &scope, out);
     }
 
     pub(crate) fn stop_unjournaled(&mut self, now: Now, live: Box<Live>, out: &mut Commands) {

@@ -1,11 +1,14 @@
 //! What the process knows of an action while an agent waits for it, or while its write is followed to the end.
 
+use std::sync::Arc;
+
 use crate::classify::Classification;
 use crate::effect::Effect;
 use crate::event::Refused;
-use crate::ids::{ActionId, AttemptNo, Seq};
+use crate::ids::{ActionId, AttemptNo, Seq, TenantId};
 use crate::input::Request;
-use crate::register::{Place, WaitReason};
+use crate::line::{Place, Waiter};
+use crate::register::WaitReason;
 use crate::time::{Mono, Wall};
 
 #[derive(Debug)]
@@ -105,6 +108,20 @@ impl Live {
             retries_from_above: false,
             comes_back_by: None,
         })
+    }
+
+    /// What its turn depends on.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        let r = &self.request;
+        Waiter {
+            lane: r.quota.lane.clone(),
+            priority: r.quota.priority,
+            tenant: r.quota.tenant.clone().unwrap_or_else(|| TenantId(Arc::clone(&r.scope.0))),
+            task: r.task.clone(),
+            order: self.order,
+            action: r.action,
+        }
     }
 
     /// Somebody waits for its result: its own agent, or one that repeats it.

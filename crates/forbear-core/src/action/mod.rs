@@ -1,12 +1,13 @@
 //! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
-//! an attempt, `admit`, `repeat`, `resend`, `result`, `send`, `finish` and `leave` are the steps the coordinator routes to,
-//! and `observe` is what they come to where calls are only watched.
+//! an attempt, `admit`, `repeat`, `resend`, `turn`, `send`, `result`, `close`, `finish` and `leave` are the steps that the
+//! coordinator routes to, and `observe` is what they come to where calls are only watched.
 
 pub mod live;
 pub mod resend;
 pub mod verdict;
 
 mod admit;
+mod close;
 mod finish;
 mod leave;
 mod observe;
@@ -14,3 +15,4 @@ pub(crate) mod repeat;
 
 mod result;
 mod send;
+mod turn;

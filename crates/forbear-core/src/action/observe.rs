@@ -5,7 +5,7 @@
 //! of watching stays true when Forbear begins to decide. It refuses what no forwarding could make good: a write that
 //! cannot be journaled, a task that a person cancelled, a server that stops.
 
-use crate::action::admit::{Entry, entry};
+use crate::action::admit::Entry;
 use crate::action::finish::stopped;
 use crate::action::live::Live;
 use crate::action::repeat::Repeat;
@@ -31,10 +31,7 @@ impl Coordinator {
         if live.request.body_pending {
             return out.push(Command::ReadBody { action });
         }
-        let scope = self.scope_mut(now, &live.request);
-        // Nobody waits: who has no slot would stand in line.
-        let delayed = scope.in_flight.saturating_sub(scope.limits.max_concurrent_requests) as usize;
-        let would = would.or_else(|| of_entry(now, entry(now, &live, scope, delayed)));
+        let would = would.or_else(|| of_entry(now, self.entry(now, &live)));
         live.would_not_leave = matches!(would, Some(Would::Join { .. } | Would::Refuse { .. } | Would::End { .. }));
         if would.is_some() {
             // What is said of it is said of an action on record, which ends there too, whatever crashes.
@@ -42,7 +39,7 @@ impl Coordinator {
         } else {
             self.record_if_due(now, &mut live, out);
         }
-        self.take_slot(now, &live.request.scope.clone(), action);
+        self.take_slot(now, &live);
         self.live.insert(action, live);
         if let Some(would) = would {
             self.emit(now, Some(action), Fact::DecisionObserved { would }, Write::Behind, out);

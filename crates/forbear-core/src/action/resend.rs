@@ -227,7 +227,7 @@ impl Coordinator {
         }
         self.finish(now, &mut live, outcome, Some(why.to_owned()), out);
         self.keep_result(now, &live, &answer);
-        let told_after = self.boundary_seq(&live.request.scope);
+        let told_after = self.boundary_seq(&live.request);
         self.tell(&mut live, answer, told_after, out);
     }
 

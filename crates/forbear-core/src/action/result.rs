@@ -10,7 +10,8 @@ use crate::durable::fold;
 use crate::effect::{Answer, Effect, Evidence, effect};
 use crate::event::{ActionResult, Fact, Outcome};
 use crate::ids::{ActionId, AttemptNo, Seq};
-use crate::input::{BodyEnd, Report};
+use crate::classify::Window;
+use crate::input::{BodyEnd, Report, Request};
 use crate::policy::Rank;
 use crate::time::Now;
 
@@ -31,9 +32,10 @@ impl Coordinator {
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
         let mut next = self.judge(now, &live, &report);
         if report.answer.is_some() {
-            let (scope, attempt) = (live.request.scope.clone(), AttemptNo(live.tried));
+            let attempt = AttemptNo(live.tried);
             if let Some(last) = &live.last {
-                self.close_scope(now, &scope, (action, attempt), &last.classification, out);
+                let (scope, lane) = (&live.request.scope, &live.request.quota.lane);
+                self.close_scope(now, scope, lane, (action, attempt), &last.classification, out);
             }
         }
         match &next {
@@ -106,12 +108,7 @@ impl Coordinator {
         }
         let straight = live.tried == 1 && seen.is_some_and(|h| h.classification.kind == crate::classify::Kind::Success);
         if let Some(head) = seen {
-            let windows = &head.classification.windows;
-            if !windows.is_empty()
-                && let Some(scope) = self.scopes.get_mut(&live.request.scope)
-            {
-                scope.windows.clone_from(windows);
-            }
+            self.learn_windows(now, &live.request, &head.classification.windows);
             let floor_ms = self.settings.backoff.floor_ms;
             let told = head.classification.boundary.as_ref().map(|b| now.mono.plus_ms(b.wait_ms.max(floor_ms)));
             live.told_until = told.or(live.told_until);
@@ -179,7 +176,7 @@ impl Coordinator {
                 // Who is told of a boundary can rely on it; a plain success tells of none.
                 let tells = outcome != Outcome::Succeeded
                     || live.last.as_ref().is_some_and(|l| l.classification.boundary.is_some());
-                let boundary = if tells { self.boundary_seq(&scope) } else { Seq(0) };
+                let boundary = if tells { self.boundary_seq(&live.request) } else { Seq(0) };
                 let told_after = match result_seq {
                     // The agent must not know more of an uncertain write than the journal does.
                     Some(seq) if live.request.rank == Rank::UncertainWrite => seq.max(boundary),
@@ -208,9 +205,22 @@ impl Coordinator {
         self.pump(now, &scope, out);
     }
 
-    fn release_only(&mut self, live: &Live) {
-        if let Some(s) = self.scopes.get_mut(&live.request.scope) {
-            s.give_slot();
+    /// What an answer says of its limits' windows belongs to the narrowest scope of its call.
+    fn learn_windows(&mut self, now: Now, request: &Request, windows: &[Window]) {
+        if windows.is_empty() {
+            return;
+        }
+        let id = request.quota.lane.narrowest().unwrap_or(&request.scope);
+        let home = self.scopes.get_mut(&request.scope);
+        if let Some(scope) = home.and_then(|home| home.scope_of_mut(&request.scope, id)) {
+            scope.learn(now.mono, windows);
+        }
+    }
+
+    /// The slots of a call come back; who waits for them is let out by the next [`Coordinator::pump`].
+    pub(crate) fn release_only(&mut self, live: &Live) {
+        if let Some(home) = self.scopes.get_mut(&live.request.scope) {
+            home.give_slot(&live.request.quota.lane);
         }
     }
 
@@ -246,8 +256,9 @@ impl Coordinator {
             BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
             BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
         };
+        self.release_only(&live);
         self.over(now, live, outcome, reason, out);
-        self.free_slot(now, &scope, out);
+        self.pump(now, &scope, out);
     }
 
     /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.

@@ -1,30 +1,25 @@
-//! Leaving: slots, the order of a scope's line, the plan of a retry and its budgets.
+//! Sending: an attempt that has its slot, the plan of the next one, and its budgets.
 
 use crate::action::admit::{must_be_durable, write_for};
 use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
+use crate::action::turn::When;
 use crate::action::observe;
 use crate::backoff;
-use crate::classify::{BoundarySource, Classification, Kind};
 use crate::command::{Command, Commands, Dispatch};
 use crate::coordinator::Coordinator;
 use crate::effect::{Effect, Evidence};
 use crate::event::{ActionResult, Fact, Outcome};
-use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
+use crate::ids::{ActionId, AttemptNo, Seq};
 use crate::policy::Rank;
-use crate::register::{Place, Turn, WaitReason};
-use crate::time::{Mono, Now, Wall};
+use crate::register::WaitReason;
+use crate::time::{Mono, Now};
 
 /// How long a decision to send stays good: dialling and handshakes fit in, a suspended machine does not.
 const SEND_WINDOW_MS: u64 = 15_000;
 
-/// The longest that one answer closes a scope: a month, the longest window that a limit has. What is longer is a mistake of
-/// the provider's, and nothing but a newer word could end it.
-const BOUNDARY_MS_MAX: u64 = 31 * 24 * 3_600_000;
-
-/// What each draw of jitter is for, so that no two are the same draw.
+/// So that the draw of a boundary is no other draw.
 const PURPOSE_BOUNDARY: u64 = 2;
-const PURPOSE_GAP: u64 = 3;
 
 /// When the next attempt is to leave, and why not sooner.
 pub(crate) struct Plan {
@@ -40,21 +35,6 @@ impl Coordinator {
     pub(crate) fn jitter_ms(&self, action: ActionId, attempt: u32) -> u64 {
         let max = self.settings.pacing.jitter_ms;
         backoff::uniform(self.seed, action, AttemptNo(attempt), PURPOSE_BOUNDARY, max)
-    }
-
-    fn gap(&self) -> impl Fn(ActionId, u32) -> u64 + use<> {
-        let (pacing, seed) = (self.settings.pacing, self.seed);
-        move |action, release| {
-            let jitter = backoff::uniform(seed, action, AttemptNo(release), PURPOSE_GAP, pacing.jitter_ms);
-            pacing.release_gap_ms.saturating_add(jitter)
-        }
-    }
-
-    pub(crate) fn take_slot(&mut self, now: Now, scope: &ScopeId, action: ActionId) {
-        let gap = self.gap();
-        if let Some(s) = self.scopes.get_mut(scope) {
-            s.take(now.mono, action, gap);
-        }
     }
 
     /// Its slot is taken: the next attempt goes out, after its intent is durable where that is due.
@@ -109,69 +89,6 @@ impl Coordinator {
         }
     }
 
-    /// Lets out of a scope's line whoever may leave now, and notes when to look again.
-    pub(crate) fn pump(&mut self, now: Now, scope: &ScopeId, out: &mut Commands) {
-        let gap = self.gap();
-        while let Some(place) = self.scopes.get_mut(scope).and_then(|s| s.release(now.mono, &gap)) {
-            let Some(live) = self.live.get_mut(&place.action) else { continue };
-            if let Stage::Waiting { since, expires, .. } = live.stage {
-                live.waited_ms += now.mono.ms_since(since);
-                self.expiries.remove(&(expires, place.action));
-            }
-            self.send(now, place.action, out);
-        }
-        self.note_look(now, scope);
-    }
-
-    fn note_look(&mut self, now: Now, scope: &ScopeId) {
-        let next = self.scopes.get(scope).and_then(|s| s.next_look(now.mono));
-        let old = match next {
-            Some(next) => self.next_look.insert(scope.clone(), next),
-            None => self.next_look.remove(scope),
-        };
-        if let Some((at, _)) = old {
-            self.looks.remove(&(at, scope.clone()));
-        }
-        if let Some((at, _)) = next {
-            self.looks.insert((at, scope.clone()));
-        }
-    }
-
-    pub(crate) fn free_slot(&mut self, now: Now, scope: &ScopeId, out: &mut Commands) {
-        if let Some(s) = self.scopes.get_mut(scope) {
-            s.give_slot();
-        }
-        self.pump(now, scope, out);
-    }
-
-    /// Who gives up.
-    pub(crate) fn give_up_due(&mut self, now: Now, out: &mut Commands) {
-        while let Some((at, action)) = self.expiries.first().copied().filter(|(at, _)| *at <= now.mono) {
-            self.expiries.remove(&(at, action));
-            self.expire(now, action, out);
-        }
-    }
-
-    /// Time passed: whose turn it is.
-    pub(crate) fn wake(&mut self, now: Now, out: &mut Commands) {
-        while let Some((at, scope)) = self.looks.first().cloned().filter(|(at, _)| *at <= now.mono) {
-            self.looks.remove(&(at, scope.clone()));
-            self.next_look.remove(&scope);
-            self.pump(now, &scope, out);
-        }
-    }
-
-    /// Takes a waiting action out of its line.
-    pub(crate) fn unline(&mut self, now: Now, live: &mut Live) {
-        let Stage::Waiting { place, since, expires, .. } = live.stage else { return };
-        live.waited_ms += now.mono.ms_since(since);
-        self.expiries.remove(&(expires, live.request.action));
-        if let Some(s) = self.scopes.get_mut(&live.request.scope) {
-            s.leave(&place);
-        }
-        self.note_look(now, &live.request.scope.clone());
-    }
-
     /// Plans the next attempt, or ends the action.
     pub(crate) fn plan_retry(&mut self, now: Now, mut live: Box<Live>, why: &'static str, out: &mut Commands) {
         if self.gate.frozen().is_some() && must_be_durable(&live.request) {
@@ -200,7 +117,7 @@ impl Coordinator {
         let seq = self.emit(now, Some(action), fact, write, out);
         live.last_seq = Some(seq);
         let expires = live.last_instant(wait_end);
-        self.wait(now, live, due, expires, reason, out);
+        self.wait(now, live, (due, When::Due), expires, reason, out);
     }
 
     /// The next attempt's instant, its reason, and whether every budget bears it. A wait that does not fit ends the action
@@ -213,9 +130,10 @@ impl Coordinator {
             let seconds = live.request.rule.max_queue_seconds;
             (live.came, seconds, "the wait is longer than max_queue_seconds of its class")
         };
-        let scope = self.scopes.get(&live.request.scope);
-        let line = scope.and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
-        let told = scope.and_then(|s| s.told_until(now.mono)).max(live.told_until.filter(|until| *until > now.mono));
+        let (home, lane) = (self.scopes.get(&live.request.scope), &live.request.quota.lane);
+        let line = home.and_then(|home| home.opens_at(now.mono, lane));
+        let told = home.and_then(|home| home.told_until(now.mono, lane));
+        let told = told.max(live.told_until.filter(|until| *until > now.mono));
         let (due, reason) = self.due(now, live, line);
         let wait_ms = due.ms_since(now.mono);
         let wait_end = since.plus_ms(bound_seconds.saturating_mul(1_000));
@@ -273,12 +191,10 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let line = self.scopes.get(&scope).and_then(|s| Some((s.opens_at(now.mono)?, s.closed_by())));
+        let line = self.scopes.get(&scope).and_then(|home| home.opens_at(now.mono, &live.request.quota.lane));
         let (due, reason) = line.unwrap_or((now.mono, WaitReason::Boundary));
         self.record_unsent(now, &mut live, attempt, "held back: its scope closed before the first byte", out);
-        if let Some(s) = self.scopes.get_mut(&scope) {
-            s.give_slot();
-        }
+        self.release_only(&live);
         let start = live.first_refusal.unwrap_or(live.came);
         let rule = &live.request.rule;
         let seconds = if live.first_refusal.is_some() { rule.max_wait_seconds } else { rule.max_queue_seconds };
@@ -287,7 +203,7 @@ impl Coordinator {
             self.give_up(now, live, out);
             return self.pump(now, &scope, out);
         }
-        self.wait(now, live, due, expires, reason, out);
+        self.wait(now, live, (due, When::ItsTurn), expires, reason, out);
     }
 
     /// An announced attempt did not leave.
@@ -313,108 +229,5 @@ impl Coordinator {
         let write = write_for(&live.request);
         let seq = self.emit(now, Some(live.request.action), Fact::ActionResult(Box::new(result)), write, out);
         live.last_seq = Some(seq);
-    }
-
-    /// Closes a scope for an answer's boundary, or for a refusal without one as long as the refused call backs off.
-    pub(crate) fn close_scope(
-        &mut self,
-        now: Now,
-        scope: &ScopeId,
-        (action, attempt): (ActionId, AttemptNo),
-        c: &Classification,
-        out: &mut Commands,
-    ) {
-        let refusal = matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable);
-        let register = |b: &&crate::classify::Boundary| {
-            matches!(b.source, BoundarySource::RateLimit | BoundarySource::LimitHeader)
-        };
-        let boundary = c.boundary.as_ref().filter(|b| refusal || (c.kind == Kind::Success && register(b)));
-        let until = match boundary {
-            // A success that speaks of a far instant is no refusal, and no limit is that long.
-            Some(b) if c.kind == Kind::Success && (b.wait_ms == 0 || b.wait_ms > BOUNDARY_MS_MAX) => return,
-            Some(b) => now.mono.plus_ms(b.wait_ms.min(BOUNDARY_MS_MAX).max(self.settings.backoff.floor_ms)),
-            // A throttle that names no instant still speaks for everybody who shares the quota.
-            None if c.kind == Kind::Throttled => {
-                let retry = attempt.0.max(1);
-                now.mono.plus_ms(backoff::wait_ms(&self.settings.backoff, self.seed, action, attempt, retry))
-            }
-            None => return,
-        };
-        let jitter_ms = self.jitter_ms(action, attempt.0);
-        let Some(s) = self.scopes.get_mut(scope) else { return };
-        if s.closed_until(now.mono).is_some_and(|c| c >= until) {
-            return;
-        }
-        s.close(until, if boundary.is_some() { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
-        self.doubts += 1;
-        let reason = match boundary {
-            Some(b) => format!("{}: {}", c.rule, b.reading),
-            None => format!("{}: uncertain_boundary", c.rule),
-        };
-        let update = crate::event::ScopeUpdated {
-            scope: scope.clone(),
-            retry_not_before: Some(now.wall_at(until)),
-            boundary: boundary.cloned(),
-            windows: c.windows.clone(),
-            malformed: if boundary.is_none() { c.malformed.clone() } else { Vec::new() },
-            reason,
-        };
-        let seq = self.emit(now, None, Fact::ScopeUpdated(Box::new(update)), crate::coordinator::Write::Ahead, out);
-        if let Some(s) = self.scopes.get_mut(scope) {
-            s.boundary_seq = seq;
-        }
-        self.end_hopeless(now, scope, until, out);
-        self.tell_the_line(scope, now.wall_at(until));
-        self.note_look(now, scope);
-    }
-
-    /// Who stands in line before a first send waits for the boundary from now on.
-    fn tell_the_line(&mut self, scope: &ScopeId, until: Wall) {
-        let Some(s) = self.scopes.get(scope) else { return };
-        let actions: Vec<ActionId> = s.line().map(|p| p.action).collect();
-        for action in actions {
-            if let Some(live) = self.live.get_mut(&action).filter(|l| l.first_refusal.is_none()) {
-                live.waited_for = Some((WaitReason::Boundary, Some(until)));
-            }
-        }
-    }
-
-    /// Those in line whose waiting ends before the scope opens again are told now.
-    fn end_hopeless(&mut self, now: Now, scope: &ScopeId, until: Mono, out: &mut Commands) {
-        let Some(s) = self.scopes.get(scope) else { return };
-        let hopeless: Vec<Place> = s
-            .line()
-            .filter(|p| {
-                let stage = self.live.get(&p.action).map(|l| l.stage);
-                matches!(stage, Some(Stage::Waiting { expires, .. }) if expires <= until)
-            })
-            .copied()
-            .collect();
-        for place in hopeless {
-            self.expire(now, place.action, out);
-        }
-    }
-
-    /// A waiting action ends because it cannot be sent in time.
-    fn expire(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let Some(mut live) = self.live.remove(&action) else { return self.expire_waiter(now, action, out) };
-        self.unline(now, &mut live);
-        self.give_up(now, live, out);
-    }
-
-    fn give_up(&mut self, now: Now, live: Box<Live>, out: &mut Commands) {
-        let opens = self.scopes.get(&live.request.scope).map(|s| s.turn(now.mono));
-        let at_opening = match opens {
-            Some(Turn::At(at, _)) => at,
-            _ => now.mono,
-        };
-        if live.deadline <= at_opening.max(now.mono) {
-            return self.stop(now, live, Outcome::DeadlineExhausted, "its deadline comes before its turn", out);
-        }
-        if live.first_refusal.is_some() {
-            return self.stop(now, live, Outcome::BudgetExhausted, "its waiting budget ends before its turn", out);
-        }
-        let seconds = at_opening.ms_since(now.mono).div_ceil(1_000).max(1);
-        self.defer(now, live, "its turn comes later than a connection should be held", seconds, out);
     }
 }

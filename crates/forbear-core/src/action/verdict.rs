@@ -183,6 +183,7 @@ mod tests {
         let classification = Classification {
             kind,
             rule: "test".into(),
+            closes: crate::classify::Closes::Narrowest,
             before_work: false,
             boundary: None,
             windows: vec![],

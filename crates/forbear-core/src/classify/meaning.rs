@@ -12,7 +12,7 @@ use super::body;
 use super::codes::{self, Body, Hit};
 use super::problem::{self, ProblemType};
 use super::signals::Signals;
-use super::{Kind, ResponseFacts};
+use super::{Closes, Kind, ResponseFacts};
 use crate::contract::{CodeMeaning, Contract};
 use crate::policy::Rank;
 
@@ -35,6 +35,7 @@ pub(super) struct Meaning<'a> {
     pub(super) rule: Cow<'static, str>,
     /// The code rule's word, where it gave one.
     pub(super) before_work: Option<bool>,
+    pub(super) closes: Closes,
     /// The code rule's wait, where it gave one.
     pub(super) wait_seconds: Option<u64>,
     /// Windows that the body names as the ones that refused.
@@ -73,7 +74,9 @@ pub(super) fn of_event<'a>(contract: &Contract, status: u16, json: Option<&'a Va
 }
 
 fn plain<'a>(kind: Kind, rule: impl Into<Cow<'static, str>>) -> Meaning<'a> {
-    Meaning { kind, rule: rule.into(), before_work: None, wait_seconds: None, violated: Vec::new() }
+    // What is spent is spent for all that the account pays for.
+    let closes = if kind == Kind::Exhausted { Closes::Home } else { Closes::Narrowest };
+    Meaning { kind, rule: rule.into(), before_work: None, closes, wait_seconds: None, violated: Vec::new() }
 }
 
 fn by_rule<'a>(hit: Hit<'_>, status: u16) -> Meaning<'a> {
@@ -89,7 +92,9 @@ fn by_rule<'a>(hit: Hit<'_>, status: u16) -> Meaning<'a> {
         CodeMeaning::Conflict => Kind::Conflict,
         CodeMeaning::KeyMismatch | CodeMeaning::Rejected => Kind::Rejected,
     };
-    Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, ..plain(kind, hit.words(status)) }
+    let plain = plain(kind, hit.words(status));
+    let closes = rule.closes.unwrap_or(plain.closes);
+    Meaning { before_work: rule.before_work, wait_seconds: rule.wait_seconds, closes, ..plain }
 }
 
 fn by_body<'a>(status: u16, json: &'a Value, signals: &Signals<'_>) -> Option<Meaning<'a>> {

@@ -16,6 +16,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
@@ -94,6 +95,7 @@ fn read<'a>(
             Some((said, field)) => format!("{}, {field}: {said}", meaning.rule).into(),
             None => meaning.rule,
         },
+        closes: meaning.closes,
         boundary,
         windows: signals.into_windows(),
         should_retry: verdict.map(|(said, _)| said),
@@ -175,6 +177,24 @@ pub enum Kind {
     Disguised,
 }
 
+/// Which of a call's scopes a refusal closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Closes {
+    /// The narrowest one: the model, the endpoint family.
+    #[default]
+    Narrowest,
+    /// The whole account.
+    Home,
+}
+
+impl Closes {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    const fn is_narrowest(&self) -> bool {
+        matches!(self, Self::Narrowest)
+    }
+}
+
 /// Where a boundary was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -246,6 +266,9 @@ pub struct Classification {
     /// The contract's word that this refusal was decided before any work.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub before_work: bool,
+    /// Whose boundary it is.
+    #[serde(skip_serializing_if = "Closes::is_narrowest", default)]
+    pub closes: Closes,
     /// On a success only a window that it left without quota; what a redirect or a job to poll asks for is not read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boundary: Option<Boundary>,

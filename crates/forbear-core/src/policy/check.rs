@@ -3,6 +3,7 @@
 //! It finds everything at once, and it says of each fault what happened apart from what to do.
 
 mod contract;
+mod quota;
 
 use super::{ClassRule, Policy, Rank};
 
@@ -12,6 +13,8 @@ pub(super) const ATTEMPTS_MAX: u32 = 100;
 pub(super) const SECONDS_MAX: u64 = 31 * 24 * 3600;
 /// Slots, places and retries of one scope.
 pub(super) const SCOPE_MAX: u32 = 1_000_000;
+/// Turns of one class beside one of another.
+const WEIGHT_MAX: u64 = 1_000;
 pub(super) const CLASSES_MAX: usize = 64;
 pub(super) const PROVIDERS_MAX: usize = 256;
 
@@ -193,6 +196,15 @@ fn backoff(policy: &Policy, faults: &mut Vec<Fault>) {
     bounds(&["backoff", "base_ms"], rule.base_ms, 1, SECONDS_MAX * 1_000, faults);
     bounds(&["pacing", "release_gap_ms"], policy.pacing.release_gap_ms, 0, 3_600_000, faults);
     bounds(&["pacing", "jitter_ms"], policy.pacing.jitter_ms, 0, 3_600_000, faults);
+    bounds(&["pacing", "target_share_bp"], policy.pacing.target_share_bp, 1, 10_000, faults);
+    let fairness = policy.fairness;
+    for (key, is) in [
+        ("interactive_weight", fairness.interactive_weight),
+        ("normal_weight", fairness.normal_weight),
+        ("background_weight", fairness.background_weight),
+    ] {
+        bounds(&["fairness", key], is.into(), 1, WEIGHT_MAX, faults);
+    }
     for (key, is) in [("floor_ms", rule.floor_ms), ("base_ms", rule.base_ms)] {
         if is > rule.cap_ms {
             faults.push(Fault::new(

@@ -3,13 +3,16 @@
 //! It promises that every class a route names exists and that every limit has a value; what reads it need not ask again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ClassRule, Fault, Mode, Policy, Rank, check};
+use super::scopes::{CompiledScope, rates};
+use super::{ClassRule, FairnessRule, Fault, Mode, Policy, Rank, check};
 use crate::contract::{Contract, ScopeLimits};
 use crate::ids::{Digest, ProviderName};
+use crate::pacer::Rate;
 use crate::route::{Matched, RouteTable};
 
 /// The policy in force, contracts included.
@@ -31,6 +34,8 @@ pub struct CompiledProvider {
     pub contract: Contract,
     pub routes: RouteTable,
     pub limits: Limits,
+    pub rates: Arc<[Rate]>,
+    pub scopes: Vec<CompiledScope>,
     /// Its calls are only watched.
     pub observes: bool,
 }
@@ -41,6 +46,10 @@ pub struct Limits {
     pub max_delayed_requests: u32,
     pub max_concurrent_requests: u32,
     pub max_retries_per_minute: u32,
+    /// Slots that only interactive work may use.
+    pub kept_for_interactive: u32,
+    /// Turns of interactive, normal and background work beside each other.
+    pub weights: [u32; 3],
 }
 
 /// One request class with the rank that its evidence is judged by.
@@ -77,6 +86,7 @@ impl Compiled {
             return Err(faults);
         }
         let digest = digest(&policy);
+        let share_bp = policy.pacing.target_share_bp;
         let providers = policy
             .providers
             .iter()
@@ -85,7 +95,10 @@ impl Compiled {
                     name: ProviderName::new(name),
                     // `check` compiled it already and found nothing.
                     routes: RouteTable::compile(contract).unwrap_or_default(),
-                    limits: Limits::resolve(contract.scope, policy.shared_scope),
+                    limits: Limits::resolve(contract.scope, policy.shared_scope, policy.fairness),
+                    rates: rates(&contract.rates, share_bp),
+                    // `check` asked for each of them and found nothing.
+                    scopes: contract.scopes.iter().filter_map(|s| CompiledScope::compile(s, share_bp).ok()).collect(),
                     observes: contract.mode.unwrap_or(policy.mode) == Mode::Observe,
                     contract: contract.clone(),
                 };
@@ -125,13 +138,22 @@ impl Compiled {
     }
 }
 
+impl Default for Limits {
+    /// What ships, where neither contract nor configuration says anything.
+    fn default() -> Self {
+        Self::resolve(ScopeLimits::default(), ScopeLimits::default(), Policy::default().fairness)
+    }
+}
+
 impl Limits {
-    fn resolve(own: ScopeLimits, shared: ScopeLimits) -> Self {
+    fn resolve(own: ScopeLimits, shared: ScopeLimits, fairness: FairnessRule) -> Self {
         let limits = own.over(shared).over(Policy::default().shared_scope);
         Self {
             max_delayed_requests: limits.max_delayed_requests.unwrap_or(0),
             max_concurrent_requests: limits.max_concurrent_requests.unwrap_or(1),
             max_retries_per_minute: limits.max_retries_per_minute.unwrap_or(0),
+            kept_for_interactive: limits.kept_for_interactive.unwrap_or(0),
+            weights: fairness.weights(),
         }
     }
 }
@@ -203,12 +225,18 @@ mod tests {
         policy.shared_scope = ScopeLimits {
             max_concurrent_requests: Some(9),
             max_delayed_requests: Some(7),
-            max_retries_per_minute: None,
+            ..ScopeLimits::default()
         };
         let compiled = Compiled::new(policy).unwrap();
         assert_eq!(
             compiled.provider("shop").unwrap().limits,
-            Limits { max_concurrent_requests: 2, max_delayed_requests: 7, max_retries_per_minute: 60 }
+            Limits {
+                max_concurrent_requests: 2,
+                max_delayed_requests: 7,
+                max_retries_per_minute: 60,
+                kept_for_interactive: 0,
+                weights: [8, 4, 1],
+            }
         );
         assert!(compiled.provider("none").is_none());
     }

@@ -32,7 +32,7 @@ pub(super) enum Segment<'p> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern<'p> {
+pub(crate) struct Pattern<'p> {
     pub(super) method: MethodPattern,
     pub(super) path: &'p str,
     pub(super) segments: Vec<Segment<'p>>,
@@ -66,7 +66,7 @@ pub enum PatternFault {
 }
 
 impl<'p> Pattern<'p> {
-    pub(super) fn parse(text: &'p str) -> Result<Self, PatternFault> {
+    pub(crate) fn parse(text: &'p str) -> Result<Self, PatternFault> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(PatternFault::TooLong);
         }
@@ -94,6 +94,12 @@ impl<'p> Pattern<'p> {
             return Err(PatternFault::RestNotLast);
         }
         Ok(Self { method, path, segments })
+    }
+
+    /// The place of the segment that is named so.
+    pub(crate) fn segment_named(&self, name: &str) -> Option<usize> {
+        let is_named = |text: &str| text.strip_prefix('{').and_then(|t| t.split_once('}')).is_some_and(|(n, _)| n == name);
+        self.path.strip_prefix('/')?.split('/').position(is_named)
     }
 
     pub(super) fn takes_rest(&self) -> bool {

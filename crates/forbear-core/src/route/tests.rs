@@ -91,6 +91,7 @@ fn a_success_may_hold_an_error_on_the_routes_that_say_so_or_on_all() {
         statuses: vec![200],
         means: CodeMeaning::Rejected,
         before_work: None,
+        closes: None,
         wait_seconds: None,
     }];
     assert_eq!(disguised(&contract), [true, true, true]);

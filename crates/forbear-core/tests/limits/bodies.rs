@@ -34,6 +34,7 @@ fn fb_049_a_secondary_limit_closes_for_a_minute() {
         statuses: vec![403, 429],
         means: CodeMeaning::Throttled,
         before_work: None,
+        closes: None,
         wait_seconds: Some(60),
     };
     let mut world =

@@ -15,7 +15,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Outcome};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Quota, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 use forbear_core::view::ScopeView;
@@ -104,7 +104,7 @@ impl World {
             settings,
             script,
             contract: Contract::default(),
-            limits: Limits { max_delayed_requests: 250, max_concurrent_requests: 8, max_retries_per_minute: 60 },
+            limits: Limits::default(),
             max_wait_s: 90,
             max_queue_s: 60,
             skew_ms: 0,
@@ -271,6 +271,7 @@ impl World {
             provider: ProviderName::new("p"),
             scope: ScopeId::new(&format!("p/{}", self.calls[call as usize])),
             limits: self.limits,
+            quota: Quota::default(),
             route: Route::new("GET /x"),
             class: "read".into(),
             rank: Rank::Read,

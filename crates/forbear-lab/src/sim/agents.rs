@@ -6,7 +6,9 @@ use std::sync::Arc;
 use forbear_core::command::{Answer, SafeNext};
 use forbear_core::event::{KeyOrigin, Outcome};
 use forbear_core::ids::{ActionId, Digest, Key};
-use forbear_core::input::{Input, Mark, Request};
+use forbear_core::input::{Input, Mark, Quota, Request};
+use forbear_core::lane::{Lane, Narrow};
+use forbear_core::pacer::Ask;
 
 use super::calls::{CALLS_MAX, Call, Calls, number};
 use super::chance::Site;
@@ -84,6 +86,7 @@ impl World<'_> {
             provider: self.fixtures.provider.clone(),
             scope: self.fixtures.scopes[intent.scope].clone(),
             limits: policy.limits,
+            quota: self.quota(intent),
             route: self.fixtures.routes[intent.route].clone(),
             class: self.fixtures.classes[class].clone(),
             rank: intent.rank,
@@ -102,6 +105,22 @@ impl World<'_> {
             call_digest: intent.digest.filter(|_| !intent.rank.writes()),
             journal_before: intent.journal_before,
             observe: false,
+        }
+    }
+
+    fn quota(&self, intent: &Intent) -> Quota {
+        let policy = &self.plan.policies[self.policy];
+        let narrow = intent.narrow.iter().map(|scope| Narrow {
+            scope: self.fixtures.scopes[*scope].clone(),
+            max_concurrent_requests: policy.narrow_slots,
+            rates: policy.rates(),
+        });
+        Quota {
+            rates: policy.rates(),
+            lane: Lane::new(narrow.collect()),
+            tenant: intent.tenant.map(|tenant| self.fixtures.tenants[tenant].clone()),
+            priority: intent.priority,
+            ask: Ask::default(),
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) enum Site {
     Refusal,
     /// By process.
     Drain,
+    /// How quotas are cut and paced in this schedule.
+    Quotas,
 }
 
 /// One decision of chance, and whom it is about.

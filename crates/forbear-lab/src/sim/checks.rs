@@ -7,9 +7,10 @@
 //! retries that the other charged. Until a new owner waits out `send_not_after` and takes over what the old one knew, the
 //! provider may see both, each within its limits.
 
-use forbear_core::classify::Kind;
+use forbear_core::classify::{Closes, Kind};
 use forbear_core::command::Command;
 use forbear_core::effect::Evidence;
+use forbear_core::event::Fact;
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::HeadSeen;
 use forbear_core::policy::{Limits, Rank};
@@ -83,6 +84,9 @@ impl World<'_> {
                     self.fail("cancelled_never_wakes", |_| format!("a{} is dispatched and {stage:?}", d.action.0));
                 }
                 self.check_given(d.action, d.attempt);
+                if !self.calls.get(d.action).is_some_and(|c| c.request.rank.writes() || c.request.journal_before) {
+                    self.check_pace(by, d.action);
+                }
                 self.check_may_leave(by, d.action);
             }
             Command::Relay { action, attempt, .. } => {
@@ -127,7 +131,35 @@ impl World<'_> {
                     self.fail("content_is_kept", |_| format!("a{}: forgotten before its end is durable", action.0));
                 }
             }
-            Command::Append { .. } | Command::ReadBody { .. } => {}
+            Command::Append { event, .. } => {
+                let of_write = |c: &super::calls::Call| c.request.rank.writes() || c.request.journal_before;
+                if let (Fact::ActionSent { .. }, Some(action)) = (&event.fact, event.action)
+                    && self.calls.get(action).is_some_and(of_write)
+                {
+                    self.check_pace(by, action);
+                }
+            }
+            Command::ReadBody { .. } => {}
+        }
+    }
+
+    /// At the decision to send: in no window is more let out than its rate allows.
+    fn check_pace(&mut self, by: u32, action: ActionId) {
+        let (now, policy) = (self.now.mono, &self.plan.policies[self.policy]);
+        let Some((amount, per_ms)) = policy.rate else { return };
+        let Some(scopes) = self.calls.get(action).map(|c| self.intents[c.intent].scopes()) else { return };
+        let Some(node) = self.node_mut(by) else { return };
+        let mut most = 0;
+        for scope in scopes.into_iter().flatten() {
+            let let_out = &mut node.ledger.scopes[scope].let_out;
+            let_out.push_back(now);
+            while let_out.front().is_some_and(|at| at.plus_ms(per_ms) <= now) {
+                let_out.pop_front();
+            }
+            most = most.max(let_out.len());
+        }
+        if most as u64 > amount {
+            self.fail("rates_are_kept", |_| format!("a{} is one of {most} in {per_ms} ms", action.0));
         }
     }
 
@@ -185,8 +217,13 @@ impl World<'_> {
         if on_wire > most as usize {
             self.cover(Seen::FewerSlots);
         }
+        let narrow_most = self.calls.get(action).and_then(|c| c.request.quota.lane.narrow().first()?.max_concurrent_requests);
+        let narrow = self.calls.get(action).map(|c| self.intents[c.intent].narrow.clone()).unwrap_or_default();
         if let Some(node) = self.node_mut(by) {
             node.ledger.scopes[scope].limits.push((step, most, stage.is_some()));
+            for scope in narrow {
+                node.ledger.scopes[scope].limits.push((step, narrow_most.unwrap_or(u32::MAX), stage.is_some()));
+            }
         }
     }
 
@@ -194,8 +231,9 @@ impl World<'_> {
     fn check_may_leave(&mut self, by: u32, action: ActionId) {
         let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
         let intent = &self.intents[call.intent];
-        let (scope, task) = (&node.ledger.scopes[intent.scope], intent.task);
-        let until = scope.until.max(scope.told_until);
+        let task = intent.task;
+        let closed = |scope: usize| node.ledger.scopes[scope].until.max(node.ledger.scopes[scope].told_until);
+        let until = intent.scopes().into_iter().flatten().map(closed).max().unwrap_or_default();
         if self.now.mono < until {
             let early_ms = until.ms_since(self.now.mono);
             return self.fail("closed_scope_is_left_alone", |_| format!("a{} leaves {early_ms} ms early", action.0));
@@ -233,15 +271,16 @@ impl World<'_> {
     /// Whoever took a slot last found fewer than the limit of that time. A limit that is lowered takes no slot away.
     fn check_slot(&mut self, by: u32, action: ActionId) {
         let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
-        let scope = self.intents[call.intent].scope;
-        let others =
-            self.calls.iter().filter(|c| c.on_wire && c.home == by && self.intents[c.intent].scope == scope).count();
         let (_, took) = call.took;
-        let limits = &node.ledger.scopes[scope].limits;
-        let first = limits.iter().rposition(|(step, _, surely)| *surely && *step <= took).unwrap_or(0);
-        let most = limits[first..].iter().map(|(_, most, _)| *most).max().unwrap_or(0);
-        if others >= most as usize {
-            self.fail("slots_are_kept", |_| format!("a{} leaves beside {others}", action.0));
+        for scope in self.intents[call.intent].scopes().into_iter().flatten() {
+            let beside = |c: &&super::calls::Call| c.on_wire && c.home == by && self.intents[c.intent].needs(scope);
+            let others = self.calls.iter().filter(beside).count();
+            let limits = &node.ledger.scopes[scope].limits;
+            let first = limits.iter().rposition(|(step, _, surely)| *surely && *step <= took).unwrap_or(0);
+            let most = limits[first..].iter().map(|(_, most, _)| *most).max().unwrap_or(0);
+            if others >= most as usize {
+                return self.fail("slots_are_kept", |_| format!("a{} leaves beside {others}", action.0));
+            }
         }
     }
 
@@ -312,7 +351,9 @@ impl World<'_> {
         let c = &head.classification;
         let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
         let until = self.now.mono.plus_ms(wait_ms);
-        let Some(scope) = self.calls.get(action).map(|call| self.intents[call.intent].scope) else { return };
+        let Some(intent) = self.calls.get(action).map(|call| &self.intents[call.intent]) else { return };
+        let narrowest = intent.narrow.last().copied().filter(|_| c.closes == Closes::Narrowest);
+        let scope = narrowest.unwrap_or(intent.scope);
         if matches!(c.kind, Kind::Throttled | Kind::Exhausted | Kind::Unavailable | Kind::Success)
             && let Some(node) = self.node_mut(by)
         {

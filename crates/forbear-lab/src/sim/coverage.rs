@@ -61,6 +61,8 @@ kinds! {
     Throttled "throttled with an instant",
     ThrottledSilently "throttled without an instant",
     ClosedBySuccess "scope closed by a success",
+    NarrowClosed "scope below its home closed",
+    HomeClosed "home closed over what is below",
     Dropped "connection dropped",
     Silent "provider silent",
     Refused "refused unprocessed",

@@ -122,7 +122,7 @@ impl World<'_> {
             KeyOrigin::Agent | KeyOrigin::Derived => index as u128,
         });
         let retention_ms = intent.key.as_ref().and_then(|k| k.retention_seconds).map(|s| s * 1_000);
-        let who = Arrival { scope: intent.scope, key, retention_ms, content: call.request.content_digest };
+        let who = Arrival { scopes: intent.scopes(), key, retention_ms, content: call.request.content_digest };
         let mut rng = self.chance.at(Site::Arrival, number(action), u64::from(attempt.0));
         let reply = self.provider.arrive(&mut rng, now, &self.plan.storm, who);
         match reply.effect_in_ms {
@@ -162,7 +162,7 @@ impl World<'_> {
     /// A refusal whose body is slow: what its head says is told at once, and the result so much later.
     fn heeds_refusal(&mut self, by: u32, action: ActionId, attempt: AttemptNo, head: &HeadSeen) -> Option<u64> {
         let call = self.calls.get(action).filter(|c| !c.dead && c.attempt == attempt.0)?;
-        let scope = call.request.scope.clone();
+        let (scope, lane) = (call.request.scope.clone(), call.request.quota.lane.clone());
         if is_success(Some(head)) || self.node(by).is_none() {
             return None;
         }
@@ -178,7 +178,7 @@ impl World<'_> {
             call.head_told = attempt.0;
         }
         let head = Box::new(self.dated(head.clone()));
-        self.tell(by, Input::Refused { action, attempt, scope, head });
+        self.tell(by, Input::Refused { action, attempt, scope, lane, head });
         Some(in_ms)
     }
 

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use forbear_core::event::{KeyOrigin, KeyUsed};
-use forbear_core::ids::{ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::policy::Rank;
+use forbear_core::ids::{ClassName, Digest, Key, ProviderName, Route, RunId, ScopeId, TaskId, TenantId};
+use forbear_core::policy::{Priority, Rank};
 
 use super::chance::Rng;
 use super::plan::index;
 
-pub(super) const SCOPES_MAX: usize = 3;
+/// Homes.
+const HOMES_MAX: usize = 3;
+/// Below each home: two models, and a family of routes that cuts across them.
+const NARROW: [&str; 3] = ["family", "m0", "m1"];
+pub(super) const SCOPES_MAX: usize = HOMES_MAX * (1 + NARROW.len());
+/// A home and what may be below it, for one call.
+pub(super) const DEPTH_MAX: usize = 3;
 pub(super) const TASKS_MAX: usize = 4;
 const INTENTS_MIN: u64 = 4;
 const INTENTS_MAX: u64 = 20;
@@ -18,6 +24,7 @@ const INTENTS_MAX: u64 = 20;
 pub(super) struct Fixtures {
     pub(super) provider: ProviderName,
     pub(super) scopes: Vec<ScopeId>,
+    pub(super) tenants: [TenantId; 2],
     pub(super) tasks: Vec<TaskId>,
     pub(super) run: RunId,
     pub(super) routes: Vec<Route>,
@@ -28,7 +35,8 @@ impl Default for Fixtures {
     fn default() -> Self {
         Self {
             provider: ProviderName::new("p"),
-            scopes: (0..SCOPES_MAX).map(|n| ScopeId::new(&format!("p/s{n}"))).collect(),
+            scopes: scopes(),
+            tenants: ["one", "two"].map(TenantId::new),
             tasks: (0..TASKS_MAX).map(|n| TaskId::new(&format!("t{n}"))).collect(),
             run: RunId::new("r"),
             routes: vec![Route::new("POST /v1/a"), Route::new("POST /v1/b")],
@@ -37,10 +45,22 @@ impl Default for Fixtures {
     }
 }
 
+/// The homes, then what is below each.
+fn scopes() -> Vec<ScopeId> {
+    let homes = (0..HOMES_MAX).map(|n| format!("p/s{n}"));
+    let below = homes.clone().flat_map(|home| NARROW.map(|name| format!("{home}/{name}")));
+    homes.chain(below).map(|name| ScopeId::new(&name)).collect()
+}
+
 /// One logical effect that an agent wants.
 #[derive(Debug, Clone)]
 pub(super) struct Intent {
+    /// Its home.
     pub(super) scope: usize,
+    /// What is below that, broad to narrow.
+    pub(super) narrow: Vec<usize>,
+    pub(super) tenant: Option<usize>,
+    pub(super) priority: Priority,
     pub(super) task: usize,
     pub(super) route: usize,
     pub(super) rank: Rank,
@@ -61,6 +81,16 @@ pub(super) struct Intent {
 }
 
 impl Intent {
+    /// All scopes that it needs, broad to narrow.
+    pub(super) fn scopes(&self) -> [Option<usize>; DEPTH_MAX] {
+        let mut all = std::iter::once(self.scope).chain(self.narrow.iter().copied());
+        std::array::from_fn(|_| all.next())
+    }
+
+    pub(super) fn needs(&self, scope: usize) -> bool {
+        self.scopes().contains(&Some(scope))
+    }
+
     /// It has a name that its agent gives again: a key of its own or a reference.
     pub(super) fn is_named(&self) -> bool {
         self.reference.is_some() || self.key.as_ref().is_some_and(|k| k.origin != KeyOrigin::Made)
@@ -70,9 +100,24 @@ impl Intent {
 /// `crowded`: in one scope, for few tasks.
 pub(super) fn draw(rng: &mut Rng, retention_seconds: u64, crowded: bool) -> Vec<Intent> {
     let n = rng.range(INTENTS_MIN, INTENTS_MAX);
-    let scopes = if crowded { 1 } else { rng.range(1, SCOPES_MAX as u64) };
+    let scopes = if crowded { 1 } else { rng.range(1, HOMES_MAX as u64) };
     let tasks = rng.range(1, if crowded { 2 } else { TASKS_MAX as u64 });
     (0..n).map(|id| one(rng, id, retention_seconds, scopes, tasks)).collect()
+}
+
+/// Gives some of them scopes below their home, tenants and priorities.
+pub(super) fn cut(rng: &mut Rng, intents: &mut [Intent]) {
+    for intent in intents {
+        let below = |n: usize| HOMES_MAX + intent.scope * NARROW.len() + n;
+        intent.narrow = match rng.range(0, 6) {
+            0 | 1 => Vec::new(),
+            2 => vec![below(0)],
+            3 => vec![below(0), below(1)],
+            n => vec![below(if n == 4 { 1 } else { 2 })],
+        };
+        intent.tenant = rng.pick(&[None, Some(0), Some(1)]);
+        intent.priority = rng.pick(&[Priority::Normal, Priority::Normal, Priority::Interactive, Priority::Background]);
+    }
 }
 
 fn one(rng: &mut Rng, id: u64, retention_seconds: u64, scopes: u64, tasks: u64) -> Intent {
@@ -94,6 +139,9 @@ fn one(rng: &mut Rng, id: u64, retention_seconds: u64, scopes: u64, tasks: u64) 
     let content = rng.pick(&[u8::try_from(id % 200).unwrap_or(0), 250, 251]);
     Intent {
         scope: index(rng.range(0, scopes - 1)),
+        narrow: Vec::new(),
+        tenant: None,
+        priority: Priority::Normal,
         task: index(rng.range(0, tasks - 1)),
         route: index(rng.range(0, 1)),
         rank,

@@ -1,7 +1,7 @@
 //! What the journal must look like, event by event, whoever reads it: dense, chained, every end after its beginning,
 //! boundaries that only move later, budgets that are kept by the policy in force, and that policy named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, Event, Fact, Outcome, ScopeUpdated};
@@ -49,6 +49,8 @@ pub(super) struct ScopeLedger {
     retries: Vec<(Mono, Option<ActionId>)>,
     /// The limits that calls brought: at which step, how many at once, and whether the core surely took them over.
     pub(super) limits: Vec<(u64, u32, bool)>,
+    /// When attempts were let out, as far as a window reaches.
+    pub(super) let_out: VecDeque<Mono>,
 }
 
 /// How an event is met.

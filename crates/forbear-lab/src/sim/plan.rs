@@ -81,7 +81,17 @@ impl Schedule {
         let mut plan = Plan::draw(&mut rng, kind);
         plan.slow_refusals_permille = chance.at(Site::SlowRefusals, 0, 0).pick(&[0, 0, 0, 300]);
         let mut rng = chance.at(Site::Intents, 0, 0);
-        let intents = intents::draw(&mut rng, plan.retention_seconds, kind.crowded);
+        let mut intents = intents::draw(&mut rng, plan.retention_seconds, kind.crowded);
+        let mut quotas = chance.at(Site::Quotas, 0, 0);
+        if quotas.permille(500) {
+            intents::cut(&mut quotas, &mut intents);
+            let rate = quotas.pick(&[None, None, Some((5, 1_000)), Some((30, 60_000))]);
+            for policy in &mut plan.policies {
+                policy.rate = rate;
+                policy.narrow_slots = quotas.pick(&[None, Some(1), Some(3)]);
+                policy.limits.kept_for_interactive = quotas.pick(&[0, 0, 1]);
+            }
+        }
         let mut atoms: Vec<Atom> = (0..intents.len())
             .map(|intent| Atom { at_ms: rng.range(0, plan.span_ms), what: Foreseen::Asks { intent } })
             .collect();

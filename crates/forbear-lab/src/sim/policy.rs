@@ -5,15 +5,22 @@ use std::sync::Arc;
 
 use forbear_core::ids::{Digest, PolicyMark};
 use forbear_core::input::Settings;
+use forbear_core::pacer::{Rate, Unit};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
 
 use super::chance::Rng;
+
+const SHARE_BP: u64 = 9_500;
 
 #[derive(Debug, Clone)]
 pub(super) struct Policy {
     pub(super) settings: Arc<Settings>,
     pub(super) rules: [Arc<ClassRule>; 4],
     pub(super) limits: Limits,
+    /// Slots of each scope below a home.
+    pub(super) narrow_slots: Option<u32>,
+    /// Requests in milliseconds, of every scope.
+    pub(super) rate: Option<(u64, u64)>,
     /// What an event says that was decided under it.
     pub(super) name: PolicyMark,
 }
@@ -34,16 +41,24 @@ impl Policy {
         let settings = Settings {
             task: TaskRule { max_retries: rng.pick(&[2, 4, 10, 100]), max_wait_seconds: rng.pick(&[10, 60, 600]) },
             backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: rng.pick(&[1_000, 1_000, 100]) },
-            pacing: PacingRule { release_gap_ms: rng.pick(&[0, 200]), jitter_ms: rng.pick(&[0, 250, 2_000]) },
+            pacing: PacingRule { release_gap_ms: rng.pick(&[0, 200]), jitter_ms: rng.pick(&[0, 250, 2_000]), target_share_bp: SHARE_BP },
             digest: Digest([number; 32]),
         };
         let limits = Limits {
             max_delayed_requests: rng.pick(&[2, 5, 25]),
             max_concurrent_requests: if few_slots { rng.pick(&[1, 2]) } else { rng.pick(&[1, 2, 8]) },
             max_retries_per_minute: rng.pick(&[3, 10, 100]),
+            ..Limits::default()
         };
         let name = PolicyMark::new(&settings.digest.to_string()[..16]);
-        Self { settings: Arc::new(settings), rules, limits, name }
+        Self { settings: Arc::new(settings), rules, limits, narrow_slots: None, rate: None, name }
+    }
+}
+
+impl Policy {
+    pub(super) fn rates(&self) -> Arc<[Rate]> {
+        let rate = |(amount, per_ms): &(u64, u64)| Rate::of_limit(Unit::Requests, *amount, *per_ms, None, SHARE_BP);
+        self.rate.iter().map(rate).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
+use forbear_core::classify::{Boundary, BoundarySource, Classification, Closes, Kind};
 use forbear_core::effect::Evidence;
 use forbear_core::ids::Digest;
 use forbear_core::input::HeadSeen;
@@ -11,6 +11,7 @@ use forbear_core::time::{Mono, Now, Wall};
 
 use super::chance::Rng;
 use super::coverage::{Coverage, Seen};
+use super::intents::DEPTH_MAX;
 use super::plan::Storm;
 
 /// What a call meets, in the order of [`Storm::weights`].
@@ -80,7 +81,8 @@ struct KeyRecord {
 /// Who arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    pub(super) scope: usize,
+    /// Whose quota it uses, broad to narrow.
+    pub(super) scopes: [Option<usize>; DEPTH_MAX],
     pub(super) key: Option<u128>,
     /// How long the key is honoured; none where it is not.
     pub(super) retention_ms: Option<u64>,
@@ -99,21 +101,25 @@ impl Provider {
     }
 
     fn answer(&mut self, rng: &mut Rng, now: Now, storm: &Storm, who: Arrival) -> Reply {
-        if let Some(until) = self.closed_until.get(&who.scope).filter(|c| **c > now.mono) {
+        // The broadest says it first.
+        let closed = |scope: &usize| self.closed_until.get(scope).copied().filter(|until| *until > now.mono);
+        if let Some((at, until)) = who.scopes.iter().flatten().enumerate().find_map(|(i, s)| Some((i, closed(s)?))) {
             let wait_ms = until.ms_since(now.mono);
-            return refusal(Some(wait_ms.div_ceil(1_000) * 1_000));
+            return closing(refusal(Some(wait_ms.div_ceil(1_000) * 1_000)), if at == 0 { Closes::Home } else { Closes::Narrowest });
         }
         let fate = FATES[rng.weighted(&storm.weights)];
         match fate {
             Fate::Throttle | Fate::ThrottleSilent => {
                 let wait_ms = rng.range(0, storm.retry_after_s_max) * 1_000;
+                let home = who.scopes[1].is_some() && rng.permille(300);
+                let closes = if home { Closes::Home } else { Closes::Narrowest };
                 if fate == Fate::ThrottleSilent {
                     self.saw.add(Seen::ThrottledSilently);
-                    return refusal(None);
+                    return closing(refusal(None), closes);
                 }
                 self.saw.add(Seen::Throttled);
-                self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
-                refusal(Some(wait_ms))
+                self.close(who, closes, now.mono.plus_ms(wait_ms));
+                closing(refusal(Some(wait_ms)), closes)
             }
             Fate::DropBefore => {
                 self.saw.add(Seen::Dropped);
@@ -172,13 +178,24 @@ impl Provider {
                     // The last one of its window: the scope closes with a success.
                     self.saw.add(Seen::ClosedBySuccess);
                     let wait_ms = rng.range(1, 20) * 1_000;
-                    self.closed_until.insert(who.scope, now.mono.plus_ms(wait_ms));
+                    self.close(who, Closes::Narrowest, now.mono.plus_ms(wait_ms));
                     answer.classification.boundary = Some(boundary(wait_ms, BoundarySource::RateLimit));
                 }
                 reply
             }
         };
         Reply { effect_in_ms, ..reply }
+    }
+
+    fn close(&mut self, who: Arrival, closes: Closes, until: Mono) {
+        let narrowest = who.scopes.iter().flatten().next_back();
+        let scope = if closes == Closes::Home { who.scopes[0].as_ref() } else { narrowest };
+        if who.scopes[1].is_some() {
+            self.saw.add(if closes == Closes::Home { Seen::HomeClosed } else { Seen::NarrowClosed });
+        }
+        if let Some(scope) = scope {
+            self.closed_until.insert(*scope, until);
+        }
     }
 
     /// Whether the key was seen within its retention, and whether what it asked for is done.
@@ -208,11 +225,19 @@ fn refusal(wait_ms: Option<u64>) -> Reply {
     head(429, Kind::Throttled, true, wait_ms)
 }
 
+fn closing(mut reply: Reply, closes: Closes) -> Reply {
+    if let Some(answer) = &mut reply.answer {
+        answer.classification.closes = closes;
+    }
+    reply
+}
+
 fn head(status: u16, kind: Kind, before_work: bool, wait_ms: Option<u64>) -> Reply {
     let classification = Classification {
         kind,
         rule: "model".into(),
         before_work,
+        closes: Closes::Narrowest,
         boundary: wait_ms.map(|ms| boundary(ms, BoundarySource::RetryAfter)),
         windows: Vec::new(),
         should_retry: None,

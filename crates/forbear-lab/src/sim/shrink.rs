@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forbear_core::policy::PacingRule;
+use forbear_core::policy::{PacingRule, Priority};
 
 use super::chance::Draw;
 use super::intents::Intent;
@@ -133,9 +133,11 @@ const PLAN_STEPS: &[fn(&mut Plan)] = &[
     |p| p.command_late_ms = 0,
     |p| p.wake_late_ms = 0,
     |p| p.flush_ms_max = 1,
+    |p| p.policies.iter_mut().for_each(|policy| policy.rate = None),
+    |p| p.policies.iter_mut().for_each(|policy| policy.narrow_slots = None),
     |p| {
         for policy in &mut p.policies {
-            let calm = PacingRule { release_gap_ms: 0, jitter_ms: 0 };
+            let calm = PacingRule { release_gap_ms: 0, jitter_ms: 0, target_share_bp: 9_500 };
             Arc::make_mut(&mut policy.settings).pacing = calm;
         }
     },
@@ -146,4 +148,7 @@ const INTENT_STEPS: &[fn(&mut Intent) -> bool] = &[
     |i| std::mem::take(&mut i.body_pending),
     |i| std::mem::take(&mut i.journal_before),
     |i| i.reference.take().is_some(),
+    |i| i.tenant.take().is_some(),
+    |i| !std::mem::take(&mut i.narrow).is_empty(),
+    |i| std::mem::take(&mut i.priority) != Priority::Normal,
 ];

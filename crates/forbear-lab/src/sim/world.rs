@@ -240,9 +240,10 @@ impl<'f> World<'f> {
     }
 
     pub(super) fn jump_to(&mut self, at: Mono) {
-        let ms = at.0.saturating_sub(self.now.mono.0) / 1_000_000;
+        let at = at.max(self.now.mono);
+        let ms = at.0 / 1_000_000 - self.now.mono.0 / 1_000_000;
         // Both clocks go on together, in whole milliseconds.
-        self.now = Now { mono: self.now.mono.plus_ms(ms), wall: self.now.wall.plus_ms(ms) };
+        self.now = Now { mono: at, wall: self.now.wall.plus_ms(ms) };
     }
 
     pub(super) fn later(&mut self, in_ms: u64, happening: Happening) {

@@ -214,8 +214,8 @@ impl Call {
     /// What a refusal's head said of the scope holds, though its body was not read to the end.
     pub(super) fn heed_refusal(&mut self) {
         if let Some((attempt, head)) = self.refused.take() {
-            let (action, scope) = (self.action(), self.understood.scope.clone());
-            self.gateway.shard.note(Input::Refused { action, attempt, scope, head: Box::new(head) });
+            let (action, scope, lane) = (self.action(), self.understood.scope.clone(), self.quota().lane);
+            self.gateway.shard.note(Input::Refused { action, attempt, scope, lane, head: Box::new(head) });
         }
     }
 

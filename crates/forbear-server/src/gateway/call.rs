@@ -254,6 +254,7 @@ impl Call {
             provider: u.provider.compiled.name.clone(),
             scope: u.scope.clone(),
             limits: u.provider.compiled.limits,
+            quota: self.quota(),
             route: u.route.clone(),
             class: u.class.name.clone(),
             rank: u.class.rank,

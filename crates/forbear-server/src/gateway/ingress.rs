@@ -12,7 +12,7 @@ use forbear_api::problem::Kind;
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
 use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
-use forbear_core::policy::Rank;
+use forbear_core::policy::{Priority, Rank};
 use forbear_core::retry_marker::{self, RetryMarker};
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
@@ -40,6 +40,7 @@ const FORBEAR_TASK: HeaderName = HeaderName::from_static("forbear-task");
 const FORBEAR_RUN: HeaderName = HeaderName::from_static("forbear-run");
 const FORBEAR_CLASS: HeaderName = HeaderName::from_static("forbear-class");
 const FORBEAR_DEADLINE: HeaderName = HeaderName::from_static("forbear-deadline");
+const FORBEAR_PRIORITY: HeaderName = HeaderName::from_static("forbear-priority");
 const FORBEAR_GOAL: HeaderName = HeaderName::from_static("forbear-goal");
 const FORBEAR_REFERENCE: HeaderName = HeaderName::from_static("forbear-reference");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -64,6 +65,7 @@ pub(super) struct Understood {
     pub scope: ScopeId,
     pub route: Route,
     pub class: Class,
+    pub priority: Priority,
     pub repeatable: bool,
     /// A success may hold an error.
     pub disguised: bool,
@@ -82,6 +84,15 @@ pub(super) struct Understood {
     pub expects_continue: bool,
     /// The contract has advice for calls like this one.
     pub advisable: Option<Advisable>,
+}
+
+impl Understood {
+    /// The path that the agent asked of the provider, without that of its `base_url`.
+    pub(super) fn own_path(&self) -> &str {
+        let path = self.uri.path();
+        let own = path.strip_prefix(self.provider.base_path.as_str()).filter(|own| own.starts_with('/')).unwrap_or(path);
+        path_of(own)
+    }
 }
 
 pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
@@ -126,6 +137,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         None => traceparent::read(fields).map_or_else(|| RunId(Arc::clone(&task.0)), |t| RunId::new(&t.trace_id_hex())),
     };
     let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
+    let priority = priority(gateway, fields)?;
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
     let deadline = match provider.compiled.contract.signature_seconds {
         // Only watched, it goes as it came.
@@ -159,6 +171,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         content_ignores: matched.content_ignores.to_vec(),
         route: matched.template,
         class,
+        priority,
         key,
         key_field,
         deadline,
@@ -253,6 +266,16 @@ fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> Scope
 /// The scope that a credential has at a provider, for those who ask about their own actions.
 pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<ScopeId> {
     gateway.table.provider(provider).map(|provider| scope_of(gateway, provider, fields))
+}
+
+/// What the agent claims, within what the policy lets it claim.
+fn priority(gateway: &Gateway, fields: &HeaderMap) -> Result<Priority, Refusal> {
+    let Some(name) = field(fields, &FORBEAR_PRIORITY)? else { return Ok(Priority::default()) };
+    let claimed = Priority::named(name).ok_or_else(|| {
+        let known: Vec<&str> = Priority::ALL.iter().map(|p| p.as_str()).collect();
+        bad_field("forbear-priority", format!("no priority is named `{name}`; known: {}", known.join(", ")))
+    })?;
+    Ok(claimed.max(gateway.table.compiled.policy.fairness.claim_max))
 }
 
 /// What the agent asks for, within what the class allows.

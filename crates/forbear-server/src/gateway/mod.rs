@@ -16,6 +16,7 @@ mod location;
 mod marks;
 mod opening;
 mod own;
+mod scopes;
 mod signature;
 mod table;
 

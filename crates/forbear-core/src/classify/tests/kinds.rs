@@ -49,6 +49,7 @@ fn a_plain_success_says_nothing_and_allocates_no_rule() {
     let expect = Classification {
         kind: Kind::Success,
         rule: Cow::Borrowed("status 200"),
+        closes: Closes::Narrowest,
         before_work: false,
         boundary: None,
         windows: Vec::new(),

@@ -60,6 +60,7 @@ fn code(at: &str, is: &str, means: CodeMeaning) -> CodeRule {
         statuses: Vec::new(),
         means,
         before_work: None,
+        closes: None,
         wait_seconds: None,
     }
 }

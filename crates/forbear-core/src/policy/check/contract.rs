@@ -24,6 +24,7 @@ pub(super) fn scope(at: &[&str], limits: ScopeLimits, faults: &mut Vec<Fault>) {
     bound("max_delayed_requests", limits.max_delayed_requests, 0);
     bound("max_concurrent_requests", limits.max_concurrent_requests, 1);
     bound("max_retries_per_minute", limits.max_retries_per_minute, 0);
+    bound("kept_for_interactive", limits.kept_for_interactive, 0);
 }
 
 pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults: &mut Vec<Fault>) {
@@ -49,6 +50,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         seconds(&at("signature_seconds"), lives, faults);
     }
     scope(&at("scope"), contract.scope, faults);
+    super::quota::quota(root, contract, faults);
     routes(policy, root, contract, faults);
     names(&at("credential_headers"), contract.credential_headers.iter(), faults);
     names(&at("verdict_headers"), contract.verdict_headers.iter(), faults);
@@ -277,7 +279,7 @@ fn names<'a>(at: &[&str], headers: impl ExactSizeIterator<Item = &'a String>, fa
     }
 }
 
-fn header_name(at: &[&str], name: &str, faults: &mut Vec<Fault>) {
+pub(super) fn header_name(at: &[&str], name: &str, faults: &mut Vec<Fault>) {
     if HeaderName::from_bytes(name.as_bytes()).is_err() {
         let happened = format!("`{name}` is no header name");
         faults.push(Fault::new(at, FaultKind::BadHeader, happened, "letters, digits and `-`, without the colon"));

@@ -199,6 +199,7 @@ fn headers_codes_and_names() {
         statuses: Vec::new(),
         means: CodeMeaning::Throttled,
         before_work: None,
+        closes: None,
         wait_seconds: None,
     };
     for at in ["error.code", "body:", "body:a..b", "cookie:x", "", "text"] {

@@ -22,6 +22,7 @@ fn throttled() -> Classification {
     Classification {
         kind: Kind::Throttled,
         rule: "status 429".into(),
+        closes: forbear_core::classify::Closes::Narrowest,
         before_work: true,
         boundary: Some(Boundary {
             wait_ms: 10_000,
