@@ -168,9 +168,8 @@ impl Home {
     }
 
     fn next_turn(&self, now: Mono, ask_of: impl Fn(ActionId) -> Ask) -> Option<crate::line::Turn> {
-        let may_leave = |lane: &Lane, priority, action| {
-            self.turn(now, &Wants { lane, ask: ask_of(action), priority }) == Turn::Now
-        };
+        let may_leave =
+            |lane: &Lane, priority, action| self.turn(now, &Wants { lane, ask: ask_of(action), priority }) == Turn::Now;
         self.line.next(may_leave)
     }
 

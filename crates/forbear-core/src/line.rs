@@ -222,7 +222,9 @@ impl Line {
     fn last_of(&self, priority: Priority) -> Option<ActionId> {
         let later = self.later.values().filter(|w| w.priority == priority).map(|w| (w.order, w.action));
         let tenants = self.lanes.values().flat_map(|classes| classes[priority.index()].tenants.values());
-        let lined_up = tenants.filter_map(|tasks| tasks.waiting.last_key_value()).map(|((_, order), (action, _))| (*order, *action));
+        let lined_up = tenants
+            .filter_map(|tasks| tasks.waiting.last_key_value())
+            .map(|((_, order), (action, _))| (*order, *action));
         later.chain(lined_up).max().map(|(_, action)| action)
     }
 }
@@ -244,7 +246,8 @@ struct Class {
 
 impl Class {
     fn tenant_in_turn(&self) -> Option<&TenantId> {
-        let after = self.last.as_ref().and_then(|last| self.tenants.range::<TenantId, _>((Excluded(last), Unbounded)).next());
+        let after =
+            self.last.as_ref().and_then(|last| self.tenants.range::<TenantId, _>((Excluded(last), Unbounded)).next());
         after.or_else(|| self.tenants.first_key_value()).map(|(tenant, _)| tenant)
     }
 

@@ -13,7 +13,9 @@ const NS_PER_MS: u128 = 1_000_000;
 const WAIT_NS_MAX: u128 = 31 * 24 * 3_600_000 * NS_PER_MS;
 
 /// What a rate counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Requests,
@@ -144,7 +146,8 @@ impl Pacer {
             return;
         }
         let spent = |rate: &Rate| self.buckets.iter().find(|b| b.rate.unit == rate.unit).map(|b| b.full_at_ns);
-        let bucket = |rate: &Rate| Bucket { rate: *rate, full_at_ns: spent(rate).unwrap_or_else(|| rate.empty_at(now)) };
+        let bucket =
+            |rate: &Rate| Bucket { rate: *rate, full_at_ns: spent(rate).unwrap_or_else(|| rate.empty_at(now)) };
         self.buckets = rates.iter().map(bucket).collect();
     }
 
@@ -167,7 +170,8 @@ impl Pacer {
             let (was, is) = (estimated.units(bucket.rate.unit), used.units(bucket.rate.unit));
             if is > was {
                 let owed = bucket.rate.ns(is - was);
-                bucket.full_at_ns = (bucket.full_at_ns.max(u128::from(now.0)) + owed).min(u128::from(now.0) + WAIT_NS_MAX);
+                bucket.full_at_ns =
+                    (bucket.full_at_ns.max(u128::from(now.0)) + owed).min(u128::from(now.0) + WAIT_NS_MAX);
             } else {
                 bucket.full_at_ns = bucket.full_at_ns.saturating_sub(bucket.rate.ns(was - is));
             }
@@ -242,7 +246,11 @@ mod tests {
 
     fn most_in_any_window(sent: &[Mono], window_ms: u64) -> usize {
         let end = |from: &Mono| from.plus_ms(window_ms);
-        sent.iter().enumerate().map(|(i, from)| sent[i..].iter().take_while(|t| **t < end(from)).count()).max().unwrap_or(0)
+        sent.iter()
+            .enumerate()
+            .map(|(i, from)| sent[i..].iter().take_while(|t| **t < end(from)).count())
+            .max()
+            .unwrap_or(0)
     }
 
     proptest! {

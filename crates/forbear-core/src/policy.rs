@@ -56,7 +56,7 @@ impl Default for Policy {
             },
             task: TaskRule { max_retries: 10, max_wait_seconds: 600 },
             backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
-            pacing: PacingRule { release_gap_ms: 100, jitter_ms: 100, target_share_bp: 9_500 },
+            pacing: PacingRule { release_gap_ms: 100, jitter_ms: 100, target_share_bp: 9_500, arrival_spread_ms: 250 },
             fairness: FairnessRule {
                 interactive_weight: 8,
                 normal_weight: 4,
@@ -242,6 +242,9 @@ pub struct PacingRule {
     pub jitter_ms: u64,
     /// How much of a published limit is used, in basis points.
     pub target_share_bp: u64,
+    /// By how much the way to a provider may differ from call to call: a limit that counts by arrival sees the calls of so
+    /// much longer a time at once.
+    pub arrival_spread_ms: u64,
 }
 
 /// Turns of a scope's line, beside each other. Each class waits for its own, and none for ever.

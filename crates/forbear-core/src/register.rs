@@ -3,8 +3,8 @@
 //! A slot is held only while an attempt is on the wire, never while waiting. After a boundary whoever waited leaves one by
 //! one, apart by the pacing gap and jitter that is only ever added.
 
-use crate::ids::ActionId;
 use crate::classify::Window;
+use crate::ids::ActionId;
 use crate::pacer::{Ask, Pacer, Rate, Unit};
 use crate::time::{Mono, Now, Wall};
 

@@ -18,8 +18,8 @@ use crate::contract::{Contract, Idempotency, RouteRule};
 use crate::ids::Route;
 use crate::policy::Rank;
 
-pub use pattern::PatternFault;
 pub(crate) use pattern::Pattern;
+pub use pattern::PatternFault;
 use pattern::{MethodPattern, Segment};
 pub use template::{TEMPLATE_BYTES_MAX, template};
 

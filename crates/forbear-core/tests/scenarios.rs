@@ -23,7 +23,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Fact, KeyOrigin, KeyUsed};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Quota, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Rank, TaskRule};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -162,7 +162,7 @@ fn settings() -> Arc<Settings> {
     Arc::new(Settings {
         task: TaskRule { max_retries: 10, max_wait_seconds: 600 },
         backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
-        pacing: PacingRule { release_gap_ms: 200, jitter_ms: 250, target_share_bp: 9_500 },
+        pacing: PacingRule { release_gap_ms: 200, jitter_ms: 250, target_share_bp: 9_500, arrival_spread_ms: 0 },
         digest: Digest([1; 32]),
     })
 }

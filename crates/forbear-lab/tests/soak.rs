@@ -17,7 +17,7 @@ use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{
     ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
 };
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Report, Quota, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 

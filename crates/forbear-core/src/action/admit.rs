@@ -222,7 +222,8 @@ fn entry(now: Now, live: &Live, home: &Home, others_first: bool, delayed: usize)
     if live.deadline <= now.mono {
         return Entry::End(Outcome::DeadlineExhausted, "its deadline had passed", None);
     }
-    let turn = home.turn(now.mono, &Wants { lane: &request.quota.lane, ask: request.quota.ask, priority: request.quota.priority });
+    let turn = home
+        .turn(now.mono, &Wants { lane: &request.quota.lane, ask: request.quota.ask, priority: request.quota.priority });
     if turn == Turn::Now && !others_first {
         return Entry::Now;
     }

@@ -3,8 +3,8 @@
 use crate::action::admit::{must_be_durable, write_for};
 use crate::action::leave::UNJOURNALED;
 use crate::action::live::{Live, Stage};
-use crate::action::turn::When;
 use crate::action::observe;
+use crate::action::turn::When;
 use crate::backoff;
 use crate::command::{Command, Commands, Dispatch};
 use crate::coordinator::Coordinator;

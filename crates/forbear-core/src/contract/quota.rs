@@ -30,6 +30,9 @@ pub struct ScopeRule {
     /// The calls that it holds, as `match` of a route; none named means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<String>,
+    /// Of those, the calls that it does not hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
     /// What tells its scopes apart: `route`, `method`, `body:model` (a member of a JSON body), `header:name`, `path:id` (a
     /// segment that each of `routes` names so). Absent, all those calls share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -197,6 +197,7 @@ fn backoff(policy: &Policy, faults: &mut Vec<Fault>) {
     bounds(&["pacing", "release_gap_ms"], policy.pacing.release_gap_ms, 0, 3_600_000, faults);
     bounds(&["pacing", "jitter_ms"], policy.pacing.jitter_ms, 0, 3_600_000, faults);
     bounds(&["pacing", "target_share_bp"], policy.pacing.target_share_bp, 1, 10_000, faults);
+    bounds(&["pacing", "arrival_spread_ms"], policy.pacing.arrival_spread_ms, 0, 60_000, faults);
     let fairness = policy.fairness;
     for (key, is) in [
         ("interactive_weight", fairness.interactive_weight),

@@ -86,7 +86,7 @@ impl Compiled {
             return Err(faults);
         }
         let digest = digest(&policy);
-        let share_bp = policy.pacing.target_share_bp;
+        let pacing = policy.pacing;
         let providers = policy
             .providers
             .iter()
@@ -96,9 +96,9 @@ impl Compiled {
                     // `check` compiled it already and found nothing.
                     routes: RouteTable::compile(contract).unwrap_or_default(),
                     limits: Limits::resolve(contract.scope, policy.shared_scope, policy.fairness),
-                    rates: rates(&contract.rates, share_bp),
+                    rates: rates(&contract.rates, pacing),
                     // `check` asked for each of them and found nothing.
-                    scopes: contract.scopes.iter().filter_map(|s| CompiledScope::compile(s, share_bp).ok()).collect(),
+                    scopes: contract.scopes.iter().filter_map(|s| CompiledScope::compile(s, pacing).ok()).collect(),
                     observes: contract.mode.unwrap_or(policy.mode) == Mode::Observe,
                     contract: contract.clone(),
                 };
@@ -222,11 +222,8 @@ mod tests {
     #[test]
     fn limits_fall_from_the_contract_to_the_shared_scope_to_what_ships() {
         let mut policy = policy();
-        policy.shared_scope = ScopeLimits {
-            max_concurrent_requests: Some(9),
-            max_delayed_requests: Some(7),
-            ..ScopeLimits::default()
-        };
+        policy.shared_scope =
+            ScopeLimits { max_concurrent_requests: Some(9), max_delayed_requests: Some(7), ..ScopeLimits::default() };
         let compiled = Compiled::new(policy).unwrap();
         assert_eq!(
             compiled.provider("shop").unwrap().limits,

@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use crate::contract::{RateRule, ScopeRule};
 use crate::pacer::Rate;
+use crate::policy::PacingRule;
 use crate::route::{Pattern, PatternFault, RouteTable};
 
 /// What tells the scopes of one kind apart.
@@ -28,6 +29,7 @@ pub struct CompiledScope {
     pub name: Box<str>,
     /// Absent where it holds all calls.
     routes: Option<RouteTable>,
+    except: Option<RouteTable>,
     pub by: By,
     pub max_concurrent_requests: Option<u32>,
     pub rates: Arc<[Rate]>,
@@ -37,6 +39,7 @@ pub struct CompiledScope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScopeFault {
     Routes(Vec<(usize, PatternFault)>),
+    Except(Vec<(usize, PatternFault)>),
     /// `by` is none of the words that are known.
     By,
     /// The pattern at this place has no segment of that name.
@@ -44,25 +47,29 @@ pub enum ScopeFault {
 }
 
 impl CompiledScope {
-    pub fn compile(rule: &ScopeRule, share_bp: u64) -> Result<Self, ScopeFault> {
-        let routes = if rule.routes.is_empty() {
-            None
-        } else {
-            Some(RouteTable::of_patterns(&rule.routes).map_err(ScopeFault::Routes)?)
+    pub fn compile(rule: &ScopeRule, pacing: PacingRule) -> Result<Self, ScopeFault> {
+        let table = |patterns: &[String], fault: fn(_) -> ScopeFault| {
+            let table = || RouteTable::of_patterns(patterns).map_err(fault);
+            if patterns.is_empty() { Ok(None) } else { table().map(Some) }
         };
+        let routes = table(&rule.routes, ScopeFault::Routes)?;
+        let except = table(&rule.except, ScopeFault::Except)?;
         Ok(Self {
             name: rule.name.as_str().into(),
             routes,
+            except,
             by: by(rule)?,
             max_concurrent_requests: rule.max_concurrent_requests,
-            rates: rates(&rule.rates, share_bp),
+            rates: rates(&rule.rates, pacing),
         })
     }
 
     /// Which of its patterns a call matches; 0 where it holds all calls, none where it does not hold this one.
     #[must_use]
     pub fn holds(&self, method: &str, path: &str) -> Option<usize> {
-        self.routes.as_ref().map_or(Some(0), |routes| routes.lookup(method, path).rule)
+        let place = |table: &RouteTable| table.lookup(method, path).rule;
+        let held = self.routes.as_ref().map_or(Some(0), place)?;
+        self.except.as_ref().and_then(place).is_none().then_some(held)
     }
 
     /// Which member of the body it is cut by.
@@ -77,8 +84,11 @@ impl CompiledScope {
 
 /// Rates as the pacer keeps them.
 #[must_use]
-pub(super) fn rates(rules: &[RateRule], share_bp: u64) -> Arc<[Rate]> {
-    let rate = |r: &RateRule| Rate::of_limit(r.of, r.amount, r.per_seconds.saturating_mul(1_000), r.burst, share_bp);
+pub(super) fn rates(rules: &[RateRule], pacing: PacingRule) -> Arc<[Rate]> {
+    let rate = |r: &RateRule| {
+        let per_ms = r.per_seconds.saturating_mul(1_000).saturating_add(pacing.arrival_spread_ms);
+        Rate::of_limit(r.of, r.amount, per_ms, r.burst, pacing.target_share_bp)
+    };
     rules.iter().map(rate).collect()
 }
 

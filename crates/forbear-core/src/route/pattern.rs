@@ -98,7 +98,8 @@ impl<'p> Pattern<'p> {
 
     /// The place of the segment that is named so.
     pub(crate) fn segment_named(&self, name: &str) -> Option<usize> {
-        let is_named = |text: &str| text.strip_prefix('{').and_then(|t| t.split_once('}')).is_some_and(|(n, _)| n == name);
+        let is_named =
+            |text: &str| text.strip_prefix('{').and_then(|t| t.split_once('}')).is_some_and(|(n, _)| n == name);
         self.path.strip_prefix('/')?.split('/').position(is_named)
     }
 

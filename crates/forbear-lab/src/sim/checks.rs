@@ -217,7 +217,8 @@ impl World<'_> {
         if on_wire > most as usize {
             self.cover(Seen::FewerSlots);
         }
-        let narrow_most = self.calls.get(action).and_then(|c| c.request.quota.lane.narrow().first()?.max_concurrent_requests);
+        let narrow_most =
+            self.calls.get(action).and_then(|c| c.request.quota.lane.narrow().first()?.max_concurrent_requests);
         let narrow = self.calls.get(action).map(|c| self.intents[c.intent].narrow.clone()).unwrap_or_default();
         if let Some(node) = self.node_mut(by) {
             node.ledger.scopes[scope].limits.push((step, most, stage.is_some()));

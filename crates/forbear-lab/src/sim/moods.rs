@@ -65,7 +65,12 @@ impl Moods {
     }
 
     pub fn arrive(&mut self, now: Now, who: Caller) -> Mood {
-        let who = Arrival { scopes: [Some(who.scope), None, None], key: who.key, retention_ms: who.retention_ms, content: None };
+        let who = Arrival {
+            scopes: [Some(who.scope), None, None],
+            key: who.key,
+            retention_ms: who.retention_ms,
+            content: None,
+        };
         let reply = self.provider.arrive(&mut self.rng, now, &self.storm, who);
         let answer = match reply.answer {
             _ if reply.silent => Said::Silence,

@@ -41,7 +41,12 @@ impl Policy {
         let settings = Settings {
             task: TaskRule { max_retries: rng.pick(&[2, 4, 10, 100]), max_wait_seconds: rng.pick(&[10, 60, 600]) },
             backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: rng.pick(&[1_000, 1_000, 100]) },
-            pacing: PacingRule { release_gap_ms: rng.pick(&[0, 200]), jitter_ms: rng.pick(&[0, 250, 2_000]), target_share_bp: SHARE_BP },
+            pacing: PacingRule {
+                release_gap_ms: rng.pick(&[0, 200]),
+                jitter_ms: rng.pick(&[0, 250, 2_000]),
+                target_share_bp: SHARE_BP,
+                arrival_spread_ms: 0,
+            },
             digest: Digest([number; 32]),
         };
         let limits = Limits {

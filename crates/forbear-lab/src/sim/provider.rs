@@ -105,7 +105,10 @@ impl Provider {
         let closed = |scope: &usize| self.closed_until.get(scope).copied().filter(|until| *until > now.mono);
         if let Some((at, until)) = who.scopes.iter().flatten().enumerate().find_map(|(i, s)| Some((i, closed(s)?))) {
             let wait_ms = until.ms_since(now.mono);
-            return closing(refusal(Some(wait_ms.div_ceil(1_000) * 1_000)), if at == 0 { Closes::Home } else { Closes::Narrowest });
+            return closing(
+                refusal(Some(wait_ms.div_ceil(1_000) * 1_000)),
+                if at == 0 { Closes::Home } else { Closes::Narrowest },
+            );
         }
         let fate = FATES[rng.weighted(&storm.weights)];
         match fate {

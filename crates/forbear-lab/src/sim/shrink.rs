@@ -137,7 +137,7 @@ const PLAN_STEPS: &[fn(&mut Plan)] = &[
     |p| p.policies.iter_mut().for_each(|policy| policy.narrow_slots = None),
     |p| {
         for policy in &mut p.policies {
-            let calm = PacingRule { release_gap_ms: 0, jitter_ms: 0, target_share_bp: 9_500 };
+            let calm = PacingRule { release_gap_ms: 0, jitter_ms: 0, target_share_bp: 9_500, arrival_spread_ms: 0 };
             Arc::make_mut(&mut policy.settings).pacing = calm;
         }
     },

@@ -242,7 +242,7 @@ impl<'f> World<'f> {
     pub(super) fn jump_to(&mut self, at: Mono) {
         let at = at.max(self.now.mono);
         let ms = at.0 / 1_000_000 - self.now.mono.0 / 1_000_000;
-        // Both clocks go on together, in whole milliseconds.
+        // Both clocks go on together; the wall clock shows whole milliseconds.
         self.now = Now { mono: at, wall: self.now.wall.plus_ms(ms) };
     }
 

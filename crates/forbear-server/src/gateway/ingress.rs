@@ -90,7 +90,8 @@ impl Understood {
     /// The path that the agent asked of the provider, without that of its `base_url`.
     pub(super) fn own_path(&self) -> &str {
         let path = self.uri.path();
-        let own = path.strip_prefix(self.provider.base_path.as_str()).filter(|own| own.starts_with('/')).unwrap_or(path);
+        let own =
+            path.strip_prefix(self.provider.base_path.as_str()).filter(|own| own.starts_with('/')).unwrap_or(path);
         path_of(own)
     }
 }
@@ -275,7 +276,11 @@ fn priority(gateway: &Gateway, fields: &HeaderMap) -> Result<Priority, Refusal> 
         let known: Vec<&str> = Priority::ALL.iter().map(|p| p.as_str()).collect();
         bad_field("forbear-priority", format!("no priority is named `{name}`; known: {}", known.join(", ")))
     })?;
-    Ok(claimed.max(gateway.table.compiled.policy.fairness.claim_max))
+    let most = gateway.table.compiled.policy.fairness.claim_max;
+    if claimed < most {
+        tracing::info!(claimed = claimed.as_str(), used = most.as_str(), "a claim of priority beyond claim_max");
+    }
+    Ok(claimed.max(most))
 }
 
 /// What the agent asks for, within what the class allows.

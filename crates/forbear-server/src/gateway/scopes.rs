@@ -48,7 +48,9 @@ impl Call {
                 }
                 By::Path(places) => {
                     let segment = path.strip_prefix('/')?.split('/').nth(*places.get(pattern)?)?;
-                    format!("{home}/{}={}", rule.name, self.digested(rule, segment.as_bytes()))
+                    // `{model}:verb`: the verb is no part of what it names.
+                    let named = segment.rsplit_once(':').map_or(segment, |(named, _)| named);
+                    format!("{home}/{}={}", rule.name, self.digested(rule, named.as_bytes()))
                 }
             };
             Some(Narrow {

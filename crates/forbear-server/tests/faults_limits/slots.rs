@@ -44,10 +44,22 @@ routes:
     until(|| row(&rig).filter(|row| (row.in_flight, row.delayed) == (0, 0))).await;
 }
 
-/// The half of FB-040 that needs no priorities: what an agent claims of its own moves nobody, and Forbear's own fields
-/// never reach the provider.
+/// What an agent claims beyond its policy moves nobody, and neither does a field that is not Forbear's. Its own never reach
+/// the provider.
 #[tokio::test]
-async fn fb_040_a_claim_of_priority_moves_nobody() {
+async fn fb_040_a_claim_beyond_the_policy_moves_nobody() {
+    let targets = claims("shared_scope: {max_concurrent_requests: 1}\nfairness: {claim_max: normal}\n").await;
+    assert_eq!(targets, ["/slow", "/plain", "/claiming"]);
+}
+
+#[tokio::test]
+async fn who_may_claim_goes_first() {
+    let targets = claims("shared_scope: {max_concurrent_requests: 1}\n").await;
+    assert_eq!(targets, ["/slow", "/claiming", "/plain"]);
+}
+
+/// One call on the wire, one in line, and one that comes last and claims to be interactive.
+async fn claims(configuration: &str) -> Vec<String> {
     let scenario = "
 routes:
   - match: 'GET /slow'
@@ -55,7 +67,7 @@ routes:
   - match: 'GET /{name}'
     respond: {body: {ok: true}}
 ";
-    let rig = Rig::new(scenario, "shared_scope: {max_concurrent_requests: 1}\n").await;
+    let rig = Rig::new(scenario, configuration).await;
     let first = async {
         rig.provider.wait_for_arrivals(1, SOON).await.unwrap();
         rig.get("/p/plain").await
@@ -68,9 +80,9 @@ routes:
     let (slow, first, second) = tokio::join!(rig.get("/p/slow"), first, second);
     assert_eq!((slow.status, first.status, second.status), (200, 200, 200));
     let arrivals = rig.provider.arrivals();
-    let targets: Vec<_> = arrivals.iter().map(|a| a.target.as_str()).collect();
-    assert_eq!(targets, ["/slow", "/plain", "/claiming"]);
-    assert_eq!((arrivals[2].header("x-priority"), arrivals[2].header("forbear-priority")), (Some("high"), None));
+    let claiming = arrivals.iter().find(|a| a.target == "/claiming").unwrap();
+    assert_eq!((claiming.header("x-priority"), claiming.header("forbear-priority")), (Some("high"), None));
+    arrivals.iter().map(|a| a.target.clone()).collect()
 }
 
 /// Ready when so many wait.

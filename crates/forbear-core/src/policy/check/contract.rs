@@ -50,7 +50,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         seconds(&at("signature_seconds"), lives, faults);
     }
     scope(&at("scope"), contract.scope, faults);
-    super::quota::quota(root, contract, faults);
+    super::quota::quota(root, contract, policy.pacing, faults);
     routes(policy, root, contract, faults);
     names(&at("credential_headers"), contract.credential_headers.iter(), faults);
     names(&at("verdict_headers"), contract.verdict_headers.iter(), faults);

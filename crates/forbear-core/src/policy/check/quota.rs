@@ -3,7 +3,8 @@
 use super::contract::header_name;
 use super::{Fault, FaultKind, SCOPE_MAX, SECONDS_MAX, bounds, is_name};
 use crate::contract::{Contract, RateRule, ScopeRule};
-use crate::policy::{CompiledScope, ScopeFault};
+use crate::policy::{CompiledScope, PacingRule, ScopeFault};
+use crate::route::PatternFault;
 
 /// Kinds of scopes below one account, and rates of one scope: each is asked at every send.
 const SCOPES_MAX: usize = 8;
@@ -11,7 +12,7 @@ const RATES_MAX: usize = 8;
 /// Units of one rate.
 const AMOUNT_MAX: u64 = 1_000_000_000_000;
 
-pub(super) fn quota(root: &[&str], contract: &Contract, faults: &mut Vec<Fault>) {
+pub(super) fn quota(root: &[&str], contract: &Contract, pacing: PacingRule, faults: &mut Vec<Fault>) {
     rates(&[root, &["rates"]].concat(), &contract.rates, faults);
     if contract.scopes.len() > SCOPES_MAX {
         let happened = format!("{} kinds of scopes; {SCOPES_MAX} is the most", contract.scopes.len());
@@ -20,7 +21,7 @@ pub(super) fn quota(root: &[&str], contract: &Contract, faults: &mut Vec<Fault>)
     for (i, rule) in contract.scopes.iter().enumerate() {
         let place = i.to_string();
         let at = [root, &["scopes", &place]].concat();
-        scope(&at, rule, faults);
+        scope(&at, rule, pacing, faults);
         if contract.scopes[..i].iter().any(|other| other.name == rule.name) {
             let happened = format!("`{}` is there twice", rule.name);
             let at = [&at[..], &["name"]].concat();
@@ -29,7 +30,7 @@ pub(super) fn quota(root: &[&str], contract: &Contract, faults: &mut Vec<Fault>)
     }
 }
 
-fn scope(at: &[&str], rule: &ScopeRule, faults: &mut Vec<Fault>) {
+fn scope(at: &[&str], rule: &ScopeRule, pacing: PacingRule, faults: &mut Vec<Fault>) {
     let of = |key| [at, &[key]].concat();
     if !is_name(&rule.name, |b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-')) {
         let happened = format!("`{}` cannot be the name of a scope", rule.name);
@@ -39,15 +40,10 @@ fn scope(at: &[&str], rule: &ScopeRule, faults: &mut Vec<Fault>) {
         bounds(&of("max_concurrent_requests"), most.into(), 1, SCOPE_MAX.into(), faults);
     }
     rates(&of("rates"), &rule.rates, faults);
-    match CompiledScope::compile(rule, 10_000) {
+    match CompiledScope::compile(rule, pacing) {
         Ok(_) => {}
-        Err(ScopeFault::Routes(bad)) => {
-            for (i, fault) in bad {
-                let place = i.to_string();
-                let at = [at, &["routes", &place]].concat();
-                faults.push(Fault::new(&at, FaultKind::BadRoute, fault.to_string(), "as in `POST /v1/charges/{id}`"));
-            }
-        }
+        Err(ScopeFault::Routes(bad)) => patterns(&of("routes"), &bad, faults),
+        Err(ScopeFault::Except(bad)) => patterns(&of("except"), &bad, faults),
         Err(ScopeFault::NoSegment(i)) => {
             let happened = format!("`{}` has no segment of that name", rule.routes[i]);
             let hint = "each of `routes` names the segment: by: \"path:id\" and `GET /v1/items/{id}`";
@@ -61,6 +57,14 @@ fn scope(at: &[&str], rule: &ScopeRule, faults: &mut Vec<Fault>) {
             let hint = "route, method, body:member, header:name, or path:segment where `routes` are named";
             faults.push(Fault::new(&of("by"), FaultKind::BadCode, happened, hint));
         }
+    }
+}
+
+fn patterns(at: &[&str], bad: &[(usize, PatternFault)], faults: &mut Vec<Fault>) {
+    for (i, fault) in bad {
+        let place = i.to_string();
+        let at = [at, &[place.as_str()]].concat();
+        faults.push(Fault::new(&at, FaultKind::BadRoute, fault.to_string(), "as in `POST /v1/charges/{id}`"));
     }
 }
 

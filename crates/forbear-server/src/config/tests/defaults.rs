@@ -28,6 +28,7 @@ fn the_default_file_says_every_default() {
     assert_eq!(
         unsaid,
         [
+            "shared_scope.kept_for_interactive = 0",
             "shared_scope.max_concurrent_requests = 8",
             "shared_scope.max_delayed_requests = 250",
             "shared_scope.max_retries_per_minute = 60"
