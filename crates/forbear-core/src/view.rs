@@ -6,11 +6,11 @@ use crate::action::live::{Live, Stage};
 use crate::classify::Window;
 use crate::coordinator::Coordinator;
 use crate::effect::Effect;
-use crate::home::Home;
+use crate::home::{Home, Wants};
 use crate::ids::{ActionId, ScopeId};
 use crate::policy::Limits;
-use crate::register::{Scope, WaitReason, closed_wall};
-use crate::time::{Now, Wall};
+use crate::register::{Scope, Turn, WaitReason, closed_wall};
+use crate::time::{Mono, Now, Wall};
 
 /// One row of the register.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,29 +90,47 @@ impl Coordinator {
 
     #[must_use]
     pub fn live_view(&self, now: Now, action: ActionId) -> Option<LiveView> {
-        self.live.get(&action).map(|live| view(now, live))
+        self.live.get(&action).map(|live| self.view(now, live))
     }
 
     /// Everything in line or on the wire, at most `max`, oldest first.
     #[must_use]
     pub fn live_views(&self, now: Now, max: usize) -> Vec<LiveView> {
-        self.live.values().take(max).map(|live| view(now, live)).collect()
+        self.live.values().take(max).map(|live| self.view(now, live)).collect()
     }
-}
 
-fn view(now: Now, live: &Live) -> LiveView {
-    let (stage, waits_for, due, waits_since) = match live.stage {
-        Stage::Waiting { place, since, reason, .. } => ("waiting", Some(reason), Some(place.due), since),
-        Stage::InFlight(_) => ("in_flight", None, None, now.mono),
-        Stage::Relaying(_) => ("relaying", None, None, now.mono),
-    };
-    LiveView {
-        action: live.request.action,
-        stage,
-        waits_for,
-        next_allowed_at: due.map(|due| now.wall_at(due)),
-        attempts: live.sends,
-        waited_ms: live.waited_ms + now.mono.ms_since(waits_since),
-        effect: live.effect,
+    fn view(&self, now: Now, live: &Live) -> LiveView {
+        let (stage, waits, waits_since) = match live.stage {
+            Stage::Waiting { place, since, reason, .. } => {
+                ("waiting", Some(self.waits_for(now, live, (place.due, reason))), since)
+            }
+            Stage::InFlight(_) => ("in_flight", None, now.mono),
+            Stage::Relaying(_) => ("relaying", None, now.mono),
+        };
+        LiveView {
+            action: live.request.action,
+            stage,
+            waits_for: waits.map(|(reason, _)| reason),
+            next_allowed_at: waits.and_then(|(_, at)| at).map(|at| now.wall_at(at)),
+            attempts: live.sends,
+            waited_ms: live.waited_ms + now.mono.ms_since(waits_since),
+            effect: live.effect,
+        }
+    }
+
+    /// What holds it up now, which may be something else than what it began to wait for; and until when, where that is known.
+    fn waits_for(&self, now: Now, live: &Live, own: (Mono, WaitReason)) -> (WaitReason, Option<Mono>) {
+        let (due, reason) = own;
+        if due > now.mono && live.was_refused() {
+            return (reason, Some(due));
+        }
+        let r = &live.request;
+        let wants = Wants { lane: &r.quota.lane, ask: r.quota.ask, priority: r.quota.priority };
+        match self.scopes.get(&r.scope).map(|home| home.turn(now.mono, &wants)) {
+            Some(Turn::At(at, reason)) => (reason, Some(at)),
+            Some(Turn::WhenFree) => (WaitReason::Slot, None),
+            // Others go first.
+            Some(Turn::Now) | None => (WaitReason::Pacing, None),
+        }
     }
 }
