@@ -115,6 +115,9 @@ pub struct ActionStory {
     pub events: Vec<StoryEvent>,
     /// Earlier events are no longer kept.
     pub cut: bool,
+    /// Sends beyond its attempts that layers below made by themselves, as far as answers said so.
+    #[serde(default)]
+    pub sends_below: u32,
     /// What it does right now; null once it has ended.
     #[serde(default)]
     pub now: Option<Standing>,

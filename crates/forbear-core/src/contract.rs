@@ -2,6 +2,7 @@
 //! configuration. Nothing here parses files; the server loads and merges, the core reads. Whether the data makes sense is
 //! asked in [`policy::check`](crate::policy::check).
 
+mod below;
 mod quota;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::classify::Closes;
 use crate::policy::Mode;
 
+pub use below::{AttemptsBelow, Counted};
 pub use quota::{RateRule, ScopeRule};
 
 /// One provider's contract. Every member has a default, so that a contract says only what is special.
@@ -76,6 +78,9 @@ pub struct Contract {
     pub error_shape: ErrorShape,
     /// Better ways than what a run does call by call, told with an answer once a run.
     pub advice: Vec<AdviceRule>,
+    /// Response headers in which a layer between Forbear and the provider says how often it sent the call itself. Those sends
+    /// are charged as retries.
+    pub attempts_below: Vec<AttemptsBelow>,
     /// How this provider's event streams end, so that a cut one is not taken for a whole one.
     pub stream: StreamRule,
 }
@@ -109,6 +114,7 @@ impl Default for Contract {
             idempotency: None,
             error_shape: ErrorShape::Problem,
             advice: Vec::new(),
+            attempts_below: Vec::new(),
             stream: StreamRule::default(),
         }
     }

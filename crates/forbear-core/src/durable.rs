@@ -15,12 +15,14 @@ use crate::identity::{Index, Known, Memory};
 use crate::ids::{ActionId, AttemptNo, Digest, Key, Route, ScopeId, Seq, TaskId};
 use crate::time::Wall;
 
+mod charges;
+
+use charges::is_recent;
+pub use charges::{Charge, RETRIES_REMEMBERED_MAX, TaskSpent};
+
 pub const TASKS_MAX: usize = 100_000;
 pub const SCOPES_MAX: usize = 100_000;
 pub const CANCELLED_TASKS_MAX: usize = 10_000;
-/// Retries of one scope remembered for its minute.
-pub const RETRIES_REMEMBERED_MAX: usize = 10_000;
-const MINUTE_MS: u64 = 60_000;
 
 /// The version of a snapshot that this code writes.
 pub const SNAPSHOT_VERSION: u8 = 1;
@@ -93,15 +95,6 @@ pub struct AttemptRecord {
     pub status: Option<u16>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charge {
-    pub attempt: AttemptNo,
-    pub scope: ScopeId,
-    pub task: TaskId,
-    pub wait_ms: u64,
-    pub at: Wall,
-}
-
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScopeRecord {
     /// The boundary in force, until it passes.
@@ -116,14 +109,6 @@ pub struct ScopeRecord {
     pub retries: VecDeque<Wall>,
 }
 
-/// What a task's actions spent on retries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct TaskSpent {
-    pub retries: u32,
-    pub wait_ms: u64,
-    pub last_at: Wall,
-}
-
 impl Durable {
     pub fn apply(&mut self, event: &Event) {
         self.seq = event.seq;
@@ -136,6 +121,7 @@ impl Durable {
             Fact::ActionResult(result) => {
                 if let Some(open) = event.action.and_then(|a| self.open.get_mut(&a)) {
                     open.result(result);
+                    self.charge_below(event, result);
                 }
             }
             Fact::RetryScheduled { attempt, scope, task, wait_ms, .. } => {
@@ -199,55 +185,6 @@ impl Durable {
             open.phase = Phase::Sending(attempt);
             open.attempts.push(AttemptRecord { attempt, sent_at: event.at, evidence: None, status: None });
         }
-    }
-
-    fn charge(&mut self, action: Option<ActionId>, charge: Charge) {
-        self.spend(&charge.task, charge.wait_ms, charge.at);
-        let at = charge.at;
-        let record = self.scopes.entry(charge.scope.clone()).or_default();
-        record.forget_before(at);
-        if record.retries.len() >= RETRIES_REMEMBERED_MAX {
-            record.retries.pop_front();
-        }
-        record.retries.push_back(at);
-        if let Some(open) = action.and_then(|a| self.open.get_mut(&a)) {
-            open.phase = Phase::Planned;
-            open.charged = Some(charge);
-        }
-        self.bound_scopes(at);
-    }
-
-    /// One retry of a task.
-    fn spend(&mut self, task: &TaskId, wait_ms: u64, at: Wall) {
-        let spent = self.tasks.entry(task.clone()).or_default();
-        spent.retries = spent.retries.saturating_add(1);
-        spent.wait_ms = spent.wait_ms.saturating_add(wait_ms);
-        spent.last_at = at;
-        // A margin, so that a walk over all pays for many that came.
-        if self.tasks.len() > TASKS_MAX + TASKS_MAX / 8 {
-            keep_newest(&mut self.tasks, TASKS_MAX, |spent| spent.last_at);
-        }
-    }
-
-    fn give_back(&mut self, action: Option<ActionId>) {
-        let Some(charge) = action.and_then(|a| self.open.get_mut(&a)).and_then(|open| open.charged.take()) else {
-            return;
-        };
-        if let Some(spent) = self.tasks.get_mut(&charge.task) {
-            spent.retries = spent.retries.saturating_sub(1);
-            spent.wait_ms = spent.wait_ms.saturating_sub(charge.wait_ms);
-        }
-        if let Some(record) = self.scopes.get_mut(&charge.scope)
-            && let Some(i) = record.retries.iter().rposition(|at| *at == charge.at)
-        {
-            record.retries.remove(i);
-        }
-    }
-
-    /// The retries charged to a scope in the minute before `now`.
-    #[must_use]
-    pub fn retries_in_minute(&self, scope: &ScopeId, now: Wall) -> usize {
-        self.scopes.get(scope).map_or(0, |r| r.retries.iter().filter(|at| is_recent(**at, now)).count())
     }
 
     fn settle(&mut self, at: Wall, action: ActionId, finished: &ActionFinished) {
@@ -372,18 +309,6 @@ pub const fn fold(so_far: Effect, next: Effect) -> Effect {
         (Effect::Unknown, _) | (_, Effect::Unknown) => Effect::Unknown,
         (Effect::NotApplied, Effect::NotApplied) => Effect::NotApplied,
     }
-}
-
-impl ScopeRecord {
-    fn forget_before(&mut self, now: Wall) {
-        while self.retries.front().is_some_and(|at| !is_recent(*at, now)) {
-            self.retries.pop_front();
-        }
-    }
-}
-
-const fn is_recent(at: Wall, now: Wall) -> bool {
-    at.ms_until(now) < MINUTE_MS
 }
 
 fn keep_newest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, max: usize, age: impl Fn(&V) -> Wall) {

@@ -38,6 +38,8 @@ pub struct Answer {
     pub kind: Kind,
     /// The contract's word that this refusal is decided before any work.
     pub before_work: bool,
+    /// A layer below sent it more than once: the answer is that of the last send, and says nothing of those before.
+    pub resent_below: bool,
 }
 
 /// The table.
@@ -53,9 +55,10 @@ pub fn effect(evidence: Evidence, answer: Option<Answer>) -> Effect {
     match answer.kind {
         // A head is sent before its body is: a cut one leaves open what the rest would have said.
         Kind::Success if evidence == Evidence::AnsweredPartially => Effect::Unknown,
+        Kind::Success if !matches!(answer.status, 307 | 308) => Effect::Applied,
+        _ if answer.resent_below => Effect::Unknown,
         // RFC 9110 sections 15.4.8 and 15.4.9: the request is to be made elsewhere, unchanged.
-        Kind::Success if matches!(answer.status, 307 | 308) => Effect::NotApplied,
-        Kind::Success => Effect::Applied,
+        Kind::Success => Effect::NotApplied,
         _ if answer.before_work => Effect::NotApplied,
         // RFC 8470 section 5.2: sent instead of processing.
         Kind::Transient if answer.status == 425 => Effect::NotApplied,
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     fn of(evidence: Evidence, status: u16, kind: Kind, before_work: bool) -> Effect {
-        effect(evidence, Some(Answer { status, kind, before_work }))
+        effect(evidence, Some(Answer { status, kind, before_work, resent_below: false }))
     }
 
     #[test]
@@ -110,5 +113,23 @@ mod tests {
             assert_eq!(of(whole, status, kind, before_work), expected, "{status} {kind:?} {before_work}");
         }
         assert_eq!(of(Evidence::AnsweredPartially, 200, Kind::Success, false), Unknown);
+    }
+
+    #[test]
+    fn a_refusal_of_the_last_of_several_sends_proves_nothing_of_the_others() {
+        for (status, kind, before_work) in [
+            (429, Kind::Throttled, true),
+            (400, Kind::Rejected, false),
+            (409, Kind::Conflict, false),
+            (425, Kind::Transient, false),
+            (307, Kind::Success, false),
+            (503, Kind::Unavailable, true),
+        ] {
+            let answer = Answer { status, kind, before_work, resent_below: true };
+            assert_eq!(effect(Evidence::Answered, Some(answer)), Effect::Unknown, "{status}");
+            assert_eq!(effect(Evidence::Refused, Some(answer)), Effect::NotApplied, "{status}");
+        }
+        let done = Answer { status: 201, kind: Kind::Success, before_work: false, resent_below: true };
+        assert_eq!(effect(Evidence::Answered, Some(done)), Effect::Applied);
     }
 }

@@ -261,6 +261,7 @@ fn report(now: Now, word: &str, after_s: Option<u64>) -> Report {
             should_retry: None,
             malformed: vec![],
             contradictions: vec![],
+            below: None,
             code: None,
         };
         HeadSeen { status, classification }

@@ -346,6 +346,7 @@ fn head(status: u16, kind: Kind, before_work: bool, wait_ms: Option<u64>) -> Rep
         should_retry: None,
         malformed: Vec::new(),
         contradictions: Vec::new(),
+        below: None,
         code: None,
     };
     Report { evidence: Evidence::Answered, answer: Some(HeadSeen { status, classification }), transport: None }

@@ -23,6 +23,8 @@ pub struct Live {
     pub tried: u32,
     /// Attempts that left. These are what `max_attempts` bounds.
     pub sends: u32,
+    /// Sends of its attempts that a layer below made beyond each one.
+    pub sends_below: u32,
     /// Resends spent on attempts proven unsent or unprocessed.
     pub unsent: u32,
     /// Resends spent on attempts whose fate nobody knows.
@@ -87,6 +89,7 @@ impl Live {
             stage,
             tried: 0,
             sends: 0,
+            sends_below: 0,
             unsent: 0,
             unknown_resends: 0,
             repeats_key: false,

@@ -94,6 +94,7 @@ impl Coordinator {
             status: h.status,
             kind: h.classification.kind,
             before_work: h.classification.before_work,
+            resent_below: h.classification.below.is_some(),
         });
         let this = effect(report.evidence, said);
         live.effect = fold(live.effect, this);
@@ -106,7 +107,12 @@ impl Coordinator {
                 live.charged = None;
             }
         }
-        let straight = live.tried == 1 && seen.is_some_and(|h| h.classification.kind == crate::classify::Kind::Success);
+        let below = seen.and_then(|h| h.classification.below.as_ref()).map_or(0, |b| b.retries);
+        live.sends_below = live.sends_below.saturating_add(below);
+        // What is charged is on record.
+        let straight = live.tried == 1
+            && below == 0
+            && seen.is_some_and(|h| h.classification.kind == crate::classify::Kind::Success);
         if let Some(head) = seen {
             self.learn_windows(now, &live.request, &head.classification.windows);
             let floor_ms = self.settings.backoff.floor_ms;
@@ -147,7 +153,7 @@ impl Coordinator {
             evidence: report.evidence,
             answer: report.answer.as_ref(),
             effect: live.effect,
-            sends: live.sends,
+            sends: live.sends.saturating_add(live.sends_below),
             unsent: live.unsent,
             unknown_resends: live.unknown_resends,
             key_honoured: live.key_honoured(now.mono),

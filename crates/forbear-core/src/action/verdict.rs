@@ -18,7 +18,7 @@ pub struct Situation<'a> {
     pub answer: Option<&'a HeadSeen>,
     /// What all attempts leave open, this one included.
     pub effect: Effect,
-    /// Attempts that left, this one included if it did.
+    /// Attempts that left, this one included if it did, and what layers below made of them.
     pub sends: u32,
     pub unsent: u32,
     pub unknown_resends: u32,
@@ -190,6 +190,7 @@ mod tests {
             should_retry: None,
             malformed: vec![],
             contradictions: vec![],
+            below: None,
             code: None,
         };
         HeadSeen { status, classification }

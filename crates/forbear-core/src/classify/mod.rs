@@ -11,6 +11,7 @@
 //! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
 //! | `opening` | whether an event stream begins with an error |
 //! | `signals` | all of an answer that says when, gathered |
+//! | `below` | how often a layer below sent the call by itself |
 //! | `server_time` | the server's clock, against which instants are measured |
 //! | `meaning`, `boundary` | from all of these to a kind and an instant |
 
@@ -23,6 +24,7 @@ use crate::contract::Contract;
 use crate::policy::Rank;
 use crate::time::{Now, Wall};
 
+mod below;
 mod body;
 mod body_reset;
 mod boundary;
@@ -45,6 +47,7 @@ mod values;
 mod verdict;
 mod x_rate_limit;
 
+pub use below::{Below, RETRIES_BELOW_MAX};
 pub use body::BODY_BYTES_MAX;
 pub(crate) use codes::TEXT;
 pub use opening::{Opening, is_event_stream, opening};
@@ -83,6 +86,7 @@ fn read<'a>(
     let mut contradictions = Vec::new();
     let verdict = verdict::read(&contract.verdict_headers, facts.headers, &mut malformed, &mut contradictions);
     let mut signals = signals::Signals::read(contract, facts, &mut malformed);
+    let below = below::read(&contract.attempts_below, facts.headers, &mut malformed);
     let meaning = meaning(&signals);
     if let (Some(json), Kind::Throttled | Kind::Exhausted | Kind::Unavailable) = (json, meaning.kind) {
         signals.read_body(contract, facts, json, &mut malformed);
@@ -101,6 +105,7 @@ fn read<'a>(
         should_retry: verdict.map(|(said, _)| said),
         malformed: malformed.0,
         contradictions,
+        below,
         code: json.filter(|_| meaning.kind != Kind::Success).and_then(codes::shown),
     }
 }
@@ -146,7 +151,9 @@ impl Classification {
         let boundary = self.boundary.iter_mut().flat_map(|b| [&mut b.raw, &mut b.reading]);
         let windows = self.windows.iter_mut().map(|w| &mut w.name);
         let lists = self.malformed.iter_mut().chain(&mut self.contradictions);
-        for text in boundary.chain(windows).chain(lists).chain(&mut self.code).filter(|text| must(text)) {
+        let texts = boundary.chain(windows).chain(lists).chain(&mut self.code);
+        let texts = texts.chain(self.below.iter_mut().map(|b| &mut b.said));
+        for text in texts.filter(|text| must(text)) {
             WITHHELD.clone_into(text);
         }
         if matches!(&self.rule, Cow::Owned(rule) if must(rule)) {
@@ -283,6 +290,9 @@ pub struct Classification {
     /// Signals that speak against each other; the safe side was taken.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub contradictions: Vec<String>,
+    /// Sends that a layer below made by itself, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub below: Option<Below>,
     /// The provider's error code, where the body had one (cut at 64 bytes).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<String>,

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
+mod below;
 mod bodies;
 mod boundaries;
 mod resets;

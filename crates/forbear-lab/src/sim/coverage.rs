@@ -63,6 +63,7 @@ kinds! {
     ClosedBySuccess "scope closed by a success",
     NarrowClosed "scope below its home closed",
     HomeClosed "home closed over what is below",
+    SentBelow "sent more than once by a layer below",
     Dropped "connection dropped",
     Silent "provider silent",
     Refused "refused unprocessed",

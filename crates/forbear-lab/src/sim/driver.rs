@@ -124,7 +124,8 @@ impl World<'_> {
         let retention_ms = intent.key.as_ref().and_then(|k| k.retention_seconds).map(|s| s * 1_000);
         let who = Arrival { scopes: intent.scopes(), key, retention_ms, content: call.request.content_digest };
         let mut rng = self.chance.at(Site::Arrival, number(action), u64::from(attempt.0));
-        let reply = self.provider.arrive(&mut rng, now, &self.plan.storm, who);
+        let mut reply = self.provider.arrive(&mut rng, now, &self.plan.storm, who);
+        self.provider.reveal(&mut rng, &mut reply);
         match reply.effect_in_ms {
             Some(0) => self.commits(action, key),
             Some(ms) => self.later(ms, Happening::Commits { action, key }),

@@ -128,11 +128,12 @@ impl World<'_> {
     /// Invariant 6: what left was charged once, and what was charged left.
     fn check_charges(&mut self) {
         let Some(node) = self.owner.as_ref().filter(|_| !self.tally.lossy) else { return };
-        let (charged, joined) = (node.ledger.charged, node.ledger.joined);
+        let (charged, joined, below) = (node.ledger.charged, node.ledger.joined, node.ledger.below);
         let by_budget = |task| node.core.durable_state().tasks.get(task).map_or(0, |t| u64::from(t.retries));
         let counted: Vec<u64> = self.fixtures.tasks.iter().map(by_budget).collect();
         for (task, (charged, counted)) in charged.into_iter().zip(counted).enumerate() {
-            let (left, unsure) = (self.tally.retries_left[task] + joined[task], self.tally.unsure[task]);
+            let left = self.tally.retries_left[task] + joined[task] + below[task];
+            let unsure = self.tally.unsure[task];
             if charged < left || charged > left + unsure {
                 self.fail("charged_once", |_| format!("t{task}: {charged} charged, {left} left, {unsure} unsure"));
             }

@@ -24,6 +24,8 @@ pub(super) struct Ledger {
     pub(super) charged: [u64; TASKS_MAX],
     /// Those of them that are repeats which were joined, and never sent.
     pub(super) joined: [u64; TASKS_MAX],
+    /// Those of them that a layer below made.
+    pub(super) below: [u64; TASKS_MAX],
     waited_ms: [u64; TASKS_MAX],
     /// Which policy is in force by what was decided last.
     pub(super) policy: usize,
@@ -109,6 +111,12 @@ impl Ledger {
                 self.joined[task] += 1;
                 Ok(())
             }
+            Fact::ActionResult(result) => {
+                if let Some(below) = result.classification.as_ref().and_then(|c| c.below.as_ref()) {
+                    self.revealed(event, below.retries, at, known);
+                }
+                Ok(())
+            }
             Fact::RetryReturned { scope, task, wait_ms, .. } => {
                 let (task, scope) = (known.task_index(task), known.scope_index(scope));
                 self.charged[task] = self.charged[task].saturating_sub(1);
@@ -126,6 +134,16 @@ impl Ledger {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A layer below sent it more often than it was asked to.
+    fn revealed(&mut self, event: &Event, retries: u32, at: Now, known: &Known<'_>) {
+        let Some(request) = event.action.and_then(|a| known.calls.get(a)).map(|call| &call.request) else { return };
+        let (task, scope) = (known.task_index(&request.task), known.scope_index(&request.scope));
+        self.charged[task] += u64::from(retries);
+        self.below[task] += u64::from(retries);
+        // Of no action's: what is returned later is another retry.
+        self.scopes[scope].retries.extend((0..retries).map(|_| (at.mono, None)));
     }
 
     /// A retry was planned: it costs its task and its scope, and waits long enough.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use forbear_core::classify::{Boundary, BoundarySource, Classification, Closes, Kind};
+use forbear_core::classify::{Below, Boundary, BoundarySource, Classification, Closes, Kind, RETRIES_BELOW_MAX};
 use forbear_core::effect::Evidence;
 use forbear_core::ids::Digest;
 use forbear_core::input::HeadSeen;
@@ -98,6 +98,17 @@ impl Provider {
             self.saw.add(Seen::Silent);
         }
         reply
+    }
+
+    /// Some answers say that a layer in front of the provider sent the call more than once; nothing came of the others.
+    pub(super) fn reveal(&mut self, rng: &mut Rng, reply: &mut Reply) {
+        if rng.permille(20)
+            && let Some(answer) = &mut reply.answer
+        {
+            self.saw.add(Seen::SentBelow);
+            let retries = rng.pick(&[1, 2, RETRIES_BELOW_MAX]);
+            answer.classification.below = Some(Below { retries, claimed: retries.into(), said: "model".into() });
+        }
     }
 
     fn answer(&mut self, rng: &mut Rng, now: Now, storm: &Storm, who: Arrival) -> Reply {
@@ -246,6 +257,7 @@ fn head(status: u16, kind: Kind, before_work: bool, wait_ms: Option<u64>) -> Rep
         should_retry: None,
         malformed: Vec::new(),
         contradictions: Vec::new(),
+        below: None,
         code: None,
     };
     let answer = Some(HeadSeen { status, classification });

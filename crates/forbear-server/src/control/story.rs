@@ -2,6 +2,7 @@
 //! so that nothing is only said in words.
 
 use forbear_api::control::{ActionStory, StoryEvent};
+use forbear_core::classify::Below;
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{
     ActionFinished, ActionRequested, ActionResult, Event, Fact, KeyOrigin, Refused, ScopeUpdated, WaitedFor, Would,
@@ -13,8 +14,14 @@ use serde_json::Value;
 use super::rows::{action_row, at, standing};
 
 pub(super) fn story(found: forbear_store::ActionStory, live: Option<&LiveView>) -> ActionStory {
+    let sends_below = found.events.iter().map(sends_below).fold(0, u32::saturating_add);
     let events = found.events.iter().map(story_event).collect();
-    ActionStory { action: action_row(found.action), events, cut: found.cut, now: live.map(standing) }
+    ActionStory { action: action_row(found.action), events, cut: found.cut, sends_below, now: live.map(standing) }
+}
+
+fn sends_below(event: &Event) -> u32 {
+    let Fact::ActionResult(result) = &event.fact else { return 0 };
+    result.classification.as_ref().and_then(|c| c.below.as_ref()).map_or(0, |below| below.retries)
 }
 
 fn story_event(event: &Event) -> StoryEvent {
@@ -99,6 +106,7 @@ fn result(r: &ActionResult) -> String {
                     b.raw
                 ));
             }
+            parts.extend(c.below.as_ref().map(below));
             parts.extend(c.code.as_ref().map(|code| format!("code {code}")));
             parts.extend(c.malformed.iter().map(|m| format!("cannot be read: {m}")));
             parts.extend(c.contradictions.iter().map(|m| format!("contradiction: {m}")));
@@ -116,6 +124,12 @@ fn result(r: &ActionResult) -> String {
     parts.extend(r.transport.clone());
     parts.push(effect(r.effect).to_owned());
     parts.join("; ")
+}
+
+fn below(b: &Below) -> String {
+    let times = if b.retries == 1 { "once more".to_owned() } else { format!("{} more times", b.retries) };
+    let claimed = if b.is_cut() { format!(", and {} claimed", b.claimed) } else { String::new() };
+    format!("a layer below sent it {times} ({}{claimed}), charged as retries", b.said)
 }
 
 fn scope_updated(s: &ScopeUpdated) -> String {

@@ -5,6 +5,7 @@
 mod rig;
 
 mod advising;
+mod below;
 mod cancelling;
 mod http2;
 mod observing;

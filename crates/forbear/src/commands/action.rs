@@ -26,11 +26,12 @@ fn rendered(story: &ActionStory, output: Output) -> String {
     let effect = a.effect.as_ref().map(|e| format!(", effect {e}")).unwrap_or_default();
     // What it does right now is not yet on record.
     let (attempts, waited_ms) = story.now.as_ref().map_or((a.attempts, a.waited_ms), |n| (n.attempts, n.waited_ms));
+    let below = if story.sends_below > 0 { format!(" and {} below", story.sends_below) } else { String::new() };
     let mut lines = vec![
         format!("{}{}{}", output.strong(), a.action, output.plain()),
         wrapped(&format!("{}  {} ({})", a.provider, a.route, a.request_class), "  "),
         wrapped(&format!("scope {}  task {}  run {}", a.scope, a.task, a.run), "  "),
-        format!("{outcome}{effect}; attempts {attempts}, waited {}", span(waited_ms)),
+        format!("{outcome}{effect}; attempts {attempts}{below}, waited {}", span(waited_ms)),
         String::new(),
     ];
     if story.cut {

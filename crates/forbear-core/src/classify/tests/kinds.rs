@@ -56,6 +56,7 @@ fn a_plain_success_says_nothing_and_allocates_no_rule() {
         should_retry: None,
         malformed: Vec::new(),
         contradictions: Vec::new(),
+        below: None,
         code: None,
     };
     assert_eq!(answer, expect);
@@ -100,7 +101,7 @@ fn reading_a_refusal_better_never_makes_its_effect_unknown() {
         ),
     ];
     for answer in facts {
-        let told = Answer { status: 403, kind: answer.kind, before_work: answer.before_work };
+        let told = Answer { status: 403, kind: answer.kind, before_work: answer.before_work, resent_below: false };
         assert_eq!(effect(Evidence::Answered, Some(told)), Effect::NotApplied, "{answer:?}");
     }
 }

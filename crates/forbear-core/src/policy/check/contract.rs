@@ -65,6 +65,9 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     for (i, limit) in contract.limit_headers.iter().enumerate() {
         header_name(&[root, &["limit_headers", &i.to_string(), "name"]].concat(), &limit.name, faults);
     }
+    for (i, field) in contract.attempts_below.iter().enumerate() {
+        header_name(&[root, &["attempts_below", &i.to_string(), "header"]].concat(), &field.header, faults);
+    }
     for (i, rule) in contract.codes.iter().enumerate() {
         code(&[root, &["codes", &i.to_string()]].concat(), rule, faults);
     }
@@ -87,6 +90,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         ("waits", contract.waits.len()),
         ("hosts", contract.hosts.len()),
         ("advice", contract.advice.len()),
+        ("attempts_below", contract.attempts_below.len()),
     ] {
         if length > LIST_MAX {
             let happened = format!("{length} entries; {LIST_MAX} is the most");

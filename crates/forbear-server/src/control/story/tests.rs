@@ -1,4 +1,4 @@
-use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
+use forbear_core::classify::{Below, Boundary, BoundarySource, Classification, Kind};
 use forbear_core::event::{EVENT_VERSION, KeyUsed, Outcome};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use forbear_core::policy::Rank;
@@ -35,6 +35,7 @@ fn throttled() -> Classification {
         should_retry: None,
         malformed: vec!["x-ratelimit-reset: soon".into()],
         contradictions: vec![],
+        below: None,
         code: None,
     }
 }
@@ -52,6 +53,22 @@ fn each_line_says_when_what_and_why() {
                 transport: None,
             })),
             "attempt 1: status 429, throttled (status 429); wait 10.0 s until 00:00:10.000 (retry_after: `10`); cannot be read: x-ratelimit-reset: soon; nothing was done",
+        ),
+        (
+            Fact::ActionResult(Box::new(ActionResult {
+                attempt: AttemptNo(1),
+                evidence: Evidence::Answered,
+                effect: Effect::Unknown,
+                status: Some(429),
+                classification: Some(Box::new(Classification {
+                    boundary: None,
+                    malformed: vec![],
+                    below: Some(Below { retries: 16, claimed: 4_000_000_000, said: "x-tries: 4000000000".into() }),
+                    ..throttled()
+                })),
+                transport: None,
+            })),
+            "attempt 1: status 429, throttled (status 429); a layer below sent it 16 more times (x-tries: 4000000000, and 4000000000 claimed), charged as retries; whether it was done is unknown",
         ),
         (
             Fact::ActionResult(Box::new(ActionResult {

@@ -7,8 +7,8 @@ use std::io::Read as _;
 
 use forbear_core::action::verdict::{Situation, Verdict, verdict};
 use forbear_core::classify::{
-    BODY_BYTES_MAX, Classification, Kind, Opening, ResponseFacts, Window, classify, classify_event, is_event_stream,
-    may_disguise, opening,
+    BODY_BYTES_MAX, Below, Classification, Kind, Opening, ResponseFacts, Window, classify, classify_event,
+    is_event_stream, may_disguise, opening,
 };
 use forbear_core::contract::Contract;
 use forbear_core::effect::{Answer, Effect, Evidence, effect};
@@ -75,7 +75,12 @@ fn explain(options: &Explain, policy: &Policy, contract: &Contract, text: &[u8])
         Some(_) => classify_event(contract, &facts),
         None => classify(contract, call.rank, &facts),
     };
-    let answer = Answer { status: response.status, kind: classification.kind, before_work: classification.before_work };
+    let answer = Answer {
+        status: response.status,
+        kind: classification.kind,
+        before_work: classification.before_work,
+        resent_below: classification.below.is_some(),
+    };
     let effect = effect(Evidence::Answered, Some(answer));
     let seen = HeadSeen { status: response.status, classification };
     let next = verdict(Situation {
@@ -84,7 +89,7 @@ fn explain(options: &Explain, policy: &Policy, contract: &Contract, text: &[u8])
         evidence: Evidence::Answered,
         answer: Some(&seen),
         effect,
-        sends: 1,
+        sends: seen.classification.below.as_ref().map_or(1, |below| below.retries + 1),
         unsent: 0,
         unknown_resends: 0,
         key_honoured: call.has_key,
@@ -163,6 +168,7 @@ fn rendered(e: &Explained) -> String {
     if let Some(verdict) = c.should_retry {
         lines.push(entry("its verdict", if verdict { "retry" } else { "do not retry" }));
     }
+    lines.extend(c.below.as_ref().map(|below| entry("sent below", &below_words(below))));
     lines.extend(c.contradictions.iter().map(|what| entry("contradiction", what)));
     lines.extend(c.malformed.iter().map(|what| entry("unreadable", what)));
     if !e.body_read {
@@ -214,6 +220,11 @@ fn said(window: &Window) -> String {
     format!("{}: {left}{reset}{length}", window.name)
 }
 
+fn below_words(below: &Below) -> String {
+    let claimed = if below.is_cut() { format!("; {} are claimed", below.claimed) } else { String::new() };
+    format!("{} more by a layer of its own ({}){claimed}, charged as retries", below.retries, below.said)
+}
+
 fn effect_words(e: &Explained) -> &'static str {
     match e.effect {
         Effect::Applied => "applied",
@@ -224,6 +235,8 @@ fn effect_words(e: &Explained) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use forbear_server::config::load_text;
+
     use super::*;
     use crate::cli::OfConfiguration;
 
@@ -268,6 +281,27 @@ mod tests {
         let (e, text) = explained("github", "POST /repos/a/b/issues", limited);
         assert_eq!((e.classification.kind, e.body_read), (Kind::Success, false));
         assert!(text.contains("not looked at"), "{text}");
+    }
+
+    #[test]
+    fn what_a_layer_below_says_of_its_own_retries_is_told_where_the_contract_names_it() {
+        let text = "HTTP/1.1 503 x\nx-envoy-attempt-count: 3\n\n";
+        let options = |path: &str| Explain {
+            provider: "mesh".into(),
+            class: None,
+            method: "GET".into(),
+            path: Some(path.into()),
+            of: OfConfiguration { config: None },
+        };
+        let named = "providers: {mesh: {base_url: 'http://127.0.0.1:1', attempts_below: \
+                     [{header: x-envoy-attempt-count, counts: attempts}]}}";
+        for (policy, retries) in [(named, 2), ("providers: {mesh: {base_url: 'http://127.0.0.1:1'}}", 0)] {
+            let loaded = load_text("t", policy).unwrap();
+            let known = known_contracts(&loaded);
+            let e = explain(&options("/x"), &loaded.compiled.policy, &known["mesh"], text.as_bytes()).unwrap();
+            let told = rendered(&e).contains("sent below     2 more by a layer of its own (x-envoy-attempt-count: 3)");
+            assert_eq!((e.classification.below.map_or(0, |b| b.retries), told), (retries, retries > 0));
+        }
     }
 
     #[test]
