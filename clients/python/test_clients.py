@@ -130,6 +130,21 @@ def test_two_processes_on_one_key_share_the_boundary(kit, world):
     assert_only_the_gateway_repeats(arrivals)
 
 
+def test_a_client_that_is_less_patient_than_the_provider_is_told_to_repeat_nothing(kit, world):
+    provider, gateway = world({**kit.answer, "delay_ms": 1500})
+    impatient = kit(gateway.url)
+    impatient.client = impatient.client.with_options(timeout=0.9)
+    text, headers = impatient.ask()
+    assert text == TEXT and headers["forbear-joined"] == "marked_repeat"
+    assert "max_retries=0" in headers["forbear-advice"]
+    assert len(provider.arrivals()) == 1, "the client's repeat is joined to its first send"
+    said = [line for line in gateway.lines if "turn its retries off" in line]
+    assert len(said) == 1 and "max_retries=0" in said[0], list(gateway.lines)
+    text, headers = impatient.ask()
+    assert text == TEXT and headers["forbear-joined"] == "marked_repeat"
+    assert "forbear-advice" not in headers, "it is told once"
+
+
 @pytest.mark.parametrize("end", ["fin", "rst"])
 def test_a_cut_stream_reaches_the_client_as_cut(kit, world, end):
     shown = 2

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
 use crate::control::{ControlToken, write_address};
-use crate::gateway::{Answering, BadProvider, Gateway, Held, Table};
+use crate::gateway::{Answering, BadProvider, Gateway, Held, Table, Told};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
 use crate::http::pool::{Keep, Pool};
@@ -175,6 +175,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         connect_timeout: Duration::from_millis(settings.upstream.connect_timeout_ms),
         head_timeout: Duration::from_secs(settings.upstream.head_timeout_seconds),
         journal_before: settings.journal_reads == JournalReads::Before,
+        told: Told::default(),
     });
     for provider in gateway.table.providers() {
         let connections = provider.compiled.contract.warm_connections;

@@ -20,6 +20,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
+use super::stacked::Stacked;
 use crate::http::body::{BodyError, RequestBody, receive};
 use crate::http::relay::AgentBody;
 use crate::keys;
@@ -71,7 +72,16 @@ pub(super) struct Call {
 }
 
 /// The call is boxed, so that none of the futures that hold it is large.
-pub(super) async fn run(mut call: Box<Call>, incoming: Incoming) -> Response<AgentBody> {
+pub(super) async fn run(call: Box<Call>, incoming: Incoming) -> Response<AgentBody> {
+    let stacked = Stacked::of(&call);
+    let mut answer = answered(call, incoming).await;
+    if let Some(stacked) = stacked {
+        stacked.tell(&mut answer);
+    }
+    answer
+}
+
+async fn answered(mut call: Box<Call>, incoming: Incoming) -> Response<AgentBody> {
     let writes = call.understood.class.rank.writes();
     if call.understood.expects_continue
         && let Some(answer) = call.ask_before_reading().await

@@ -1,7 +1,7 @@
 //! The data plane: what an agent sends becomes an action, and what the core decides becomes an answer.
 //!
 //! `ingress` understands a request, `call` carries one action from admission to answer, `attempt` makes one send and
-//! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers, `advice` what a run is told of better ways. Nothing here decides
+//! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers, `advice` what a run is told of better ways, `stacked` what a client of its own retries. Nothing here decides
 //! whether or when something is sent.
 
 mod advice;
@@ -18,6 +18,7 @@ mod opening;
 mod own;
 mod scopes;
 mod signature;
+mod stacked;
 mod table;
 
 use std::future::Future;
@@ -32,6 +33,7 @@ use call::Call;
 pub use call::Held;
 pub use copy::{AnswerCopy, Copies};
 pub use ingress::account_of;
+pub use stacked::Told;
 pub use table::{BadProvider, Provider, Table};
 
 use crate::http::body::BodyLimits;
@@ -59,6 +61,8 @@ pub struct Gateway {
     pub head_timeout: Duration,
     /// Also reads are journaled before they are sent.
     pub journal_before: bool,
+    /// Clients that know that their retries stand on Forbear's.
+    pub told: Told,
 }
 
 impl Gateway {

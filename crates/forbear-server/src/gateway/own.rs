@@ -18,7 +18,7 @@ const FORBEAR_ACTION: HeaderName = HeaderName::from_static("forbear-action");
 const FORBEAR_ATTEMPTS: HeaderName = HeaderName::from_static("forbear-attempts");
 const FORBEAR_WAITED_MS: HeaderName = HeaderName::from_static("forbear-waited-ms");
 const FORBEAR_OUTCOME: HeaderName = HeaderName::from_static("forbear-outcome");
-const FORBEAR_JOINED: HeaderName = HeaderName::from_static("forbear-joined");
+pub(super) const FORBEAR_JOINED: HeaderName = HeaderName::from_static("forbear-joined");
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A request that did not become an action.

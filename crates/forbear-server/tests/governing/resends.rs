@@ -178,3 +178,49 @@ async fn an_answer_too_large_to_be_kept_is_asked_for_again() {
     assert_eq!(first.body, again.body);
     assert_eq!(rig.provider.arrivals().len(), 2);
 }
+
+/// What the call was told of its client's retries.
+async fn told(rig: &Rig, path: &str, fields: &[(&str, &str)]) -> String {
+    post(rig, path, fields).await.header("forbear-advice").to_owned()
+}
+
+#[tokio::test]
+async fn a_client_whose_retries_multiply_is_told_once_how_to_turn_them_off() {
+    let rig = Rig::new(SLOW, POLICY).await;
+    let (python, js) = (("x-stainless-lang", "python"), ("x-stainless-lang", "js"));
+    let says = |off| format!("retries_multiply: Forbear repeats calls already; set {off} in this client");
+    assert_eq!(told(&rig, "/p/quick", &[K, FIRST, python]).await, "", "its first sends are as they should be");
+    assert_eq!(told(&rig, "/p/quick", &[K, AGAIN, python]).await, says("max_retries=0"), "joined to the first");
+    assert_eq!(told(&rig, "/p/wrong", &[K, AGAIN, python]).await, "", "the same client knows");
+    assert_eq!(
+        told(&rig, "/p/wrong", &[K, AGAIN, js]).await,
+        says("maxRetries: 0"),
+        "another kit, and a send of its own"
+    );
+    let other = ("authorization", "other");
+    assert_eq!(
+        told(&rig, "/p/down", &[other, AGAIN, python]).await,
+        says("max_retries=0"),
+        "an answer of Forbear's own"
+    );
+    assert_eq!(told(&rig, "/p/quick", &[("authorization", "third")]).await, "", "it marks nothing");
+    assert!(rig.provider.arrivals().iter().all(|a| a.headers.iter().all(|(name, _)| !name.starts_with("forbear"))));
+}
+
+#[tokio::test]
+async fn a_client_that_repeats_under_its_key_is_told_too_and_one_that_is_only_watched_is_not() {
+    let agent = ("user-agent", "Stripe/v1 PythonBindings/13.0.0");
+    let fields = [K, agent, ("idempotency-key", "one")];
+    let slow = "routes: [{match: 'POST /v1/charges', respond: {delay_ms: 400, body: {id: ch_1}}}]";
+    let policy = "providers: {stripe: {base_url: $BASE}}";
+    let rig = Rig::new(slow, policy).await;
+    let (first, again) = tokio::join!(post(&rig, "/stripe/v1/charges", &fields), async {
+        rig.provider.wait_until(Duration::from_secs(5), |a| !a.is_empty()).await.unwrap();
+        post(&rig, "/stripe/v1/charges", &fields).await
+    });
+    let said = "retries_multiply: Forbear repeats calls already; set max_network_retries=0 in this client";
+    assert_eq!((first.header("forbear-advice"), again.header("forbear-advice")), ("", said), "{again:?}");
+    assert_eq!((again.header("forbear-joined"), rig.provider.arrivals().len()), ("same_key", 1));
+    let rig = Rig::new(SLOW, &format!("mode: observe{POLICY}")).await;
+    assert_eq!(told(&rig, "/p/quick", &[K, AGAIN, ("x-stainless-lang", "python")]).await, "");
+}
