@@ -102,6 +102,10 @@ pub struct Request {
     pub key: Option<KeyUsed>,
     /// The route's effect is the same however often it is sent.
     pub repeatable: bool,
+    /// Its effect is that something is gone, so that a repeat which finds nothing finds it done.
+    pub deletes: bool,
+    /// It came to the agent's own server in early data (RFC 8470), which may be somebody else's replay.
+    pub early_data: bool,
     /// What the agent asked for, within what the class allows.
     pub deadline: Wall,
     pub goal: Option<Arc<str>>,

@@ -218,6 +218,8 @@ fn request<'a>(
         body_pending: false,
         key,
         repeatable: false,
+        deletes: false,
+        early_data: false,
         deadline: now.wall.plus_ms(number("deadline", 900_000)),
         goal: None,
         reference: given("ref").map(Arc::from),

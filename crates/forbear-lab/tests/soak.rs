@@ -226,6 +226,8 @@ impl Soak {
             body_pending: false,
             key: (rank == Rank::IdempotentWrite).then_some(key),
             repeatable: false,
+            deletes: false,
+            early_data: false,
             deadline: self.now.wall.plus_ms(900_000),
             goal: None,
             reference: None,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::action::verdict::TOO_EARLY;
 use crate::classify::Classification;
 use crate::effect::Effect;
 use crate::event::Refused;
@@ -25,6 +26,10 @@ pub struct Live {
     pub sends: u32,
     /// Sends of its attempts that a layer below made beyond each one.
     pub sends_below: u32,
+    /// Answers of 425.
+    pub too_early: u32,
+    /// A repeated DELETE found nothing: that is its success.
+    pub is_gone: bool,
     /// Resends spent on attempts proven unsent or unprocessed.
     pub unsent: u32,
     /// Resends spent on attempts whose fate nobody knows.
@@ -90,6 +95,8 @@ impl Live {
             tried: 0,
             sends: 0,
             sends_below: 0,
+            too_early: 0,
+            is_gone: false,
             unsent: 0,
             unknown_resends: 0,
             repeats_key: false,
@@ -142,10 +149,11 @@ impl Live {
         }
     }
 
-    /// It left or was answered. What never left was refused by nobody: it still waits for its first send.
+    /// It left or was answered. What never left was refused by nobody: it still waits for its first send; so does what
+    /// came too early.
     #[must_use]
-    pub const fn was_refused(&self) -> bool {
-        self.sends > 0 || self.last.is_some()
+    pub fn was_refused(&self) -> bool {
+        self.sends > self.too_early || self.last.as_ref().is_some_and(|l| l.status != TOO_EARLY)
     }
 
     /// The provider honours this action's key, so that a resend cannot act twice.

@@ -3,7 +3,7 @@
 use crate::action::admit::write_for;
 use crate::action::live::{LastAnswer, Live, Stage};
 use crate::action::observe;
-use crate::action::verdict::{Situation, Verdict, may_have_run, verdict};
+use crate::action::verdict::{Situation, TOO_EARLY, Verdict, may_have_run, verdict};
 use crate::classify::Window;
 use crate::command::{Command, Commands, Stamp};
 use crate::coordinator::{Coordinator, Write};
@@ -14,6 +14,13 @@ use crate::ids::{ActionId, AttemptNo, Seq};
 use crate::input::{BodyEnd, Report, Request};
 use crate::policy::Rank;
 use crate::time::Now;
+
+/// Why a refusal stands as a success.
+const GONE: &str = "what it deletes is gone, and an earlier send may have done it";
+
+fn is_success(live: &Live) -> bool {
+    live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success)
+}
 
 impl Coordinator {
     pub(crate) fn result(
@@ -41,6 +48,10 @@ impl Coordinator {
         match &next {
             // Told of an open effect, the provider's refusal is the proof.
             Verdict::Relay(Outcome::Rejected) if live.request.rank.writes() => live.effect = Effect::NotApplied,
+            Verdict::Relay(Outcome::Succeeded) if !is_success(&live) => {
+                live.effect = Effect::Applied;
+                live.is_gone = true;
+            }
             Verdict::Retry(_) => match report.evidence {
                 Evidence::NotSent | Evidence::Refused => live.unsent += 1,
                 Evidence::Unknown => live.unknown_resends += 1,
@@ -107,6 +118,7 @@ impl Coordinator {
                 live.charged = None;
             }
         }
+        live.too_early += u32::from(seen.is_some_and(|h| h.status == TOO_EARLY));
         let below = seen.and_then(|h| h.classification.below.as_ref()).map_or(0, |b| b.retries);
         live.sends_below = live.sends_below.saturating_add(below);
         // What is charged is on record.
@@ -158,6 +170,10 @@ impl Coordinator {
             unknown_resends: live.unknown_resends,
             key_honoured: live.key_honoured(now.mono),
             repeatable: live.request.repeatable,
+            deletes: live.request.deletes,
+            repeats_key: live.repeats_key,
+            early_data: live.request.early_data,
+            too_early: live.too_early,
             replayable: live.request.replayable,
             follow_only: live.follow_only.is_some() || self.draining,
         })
@@ -237,7 +253,7 @@ impl Coordinator {
         }
         let Some(mut live) = self.live.remove(&action) else { return };
         let scope = live.request.scope.clone();
-        let succeeded = live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success);
+        let succeeded = is_success(&live) || live.is_gone;
         // A write is read on when its agent has left: if that too had to be given up, the rest may have said anything.
         let end = match end {
             BodyEnd::AgentLeft if live.request.rank.writes() => {
@@ -253,7 +269,7 @@ impl Coordinator {
                 self.emit(now, Some(action), fact, Write::Ahead, out);
                 (Outcome::OutcomeUnknown, Some(reason))
             }
-            BodyEnd::Complete if succeeded => (Outcome::Succeeded, None),
+            BodyEnd::Complete if succeeded => (Outcome::Succeeded, live.is_gone.then(|| GONE.to_owned())),
             BodyEnd::Complete => (Outcome::Rejected, None),
             BodyEnd::Cut(what) if succeeded && live.request.rank.writes() => {
                 self.cut_write(now, &mut live, attempt, &what, out);

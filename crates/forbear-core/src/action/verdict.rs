@@ -10,6 +10,9 @@ use crate::event::Outcome;
 use crate::input::HeadSeen;
 use crate::policy::{ClassRule, Rank};
 
+/// RFC 8470 section 5.2: sent instead of processing, because the request may be a replay.
+pub(crate) const TOO_EARLY: u16 = 425;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     pub rank: Rank,
@@ -24,6 +27,14 @@ pub struct Situation<'a> {
     pub unknown_resends: u32,
     pub key_honoured: bool,
     pub repeatable: bool,
+    /// It takes something away, and what is not there is what it wants.
+    pub deletes: bool,
+    /// An earlier action under the same key was or may have been done.
+    pub repeats_key: bool,
+    /// It came in early data to somebody before Forbear, who must be told of a 425.
+    pub early_data: bool,
+    /// Answers of 425, this one included if it is one.
+    pub too_early: u32,
     /// The body can be sent again.
     pub replayable: bool,
     /// Nobody waits any more: no further attempt.
@@ -75,6 +86,17 @@ fn answered(s: Situation<'_>, answer: &HeadSeen) -> Verdict {
         _ => listed,
     };
     let open = s.rank.writes() && s.effect == Effect::Unknown;
+    if is_gone(s, answer) {
+        return Verdict::Relay(Outcome::Succeeded);
+    }
+    if answer.status == TOO_EARLY && !open && c.kind == Kind::Transient {
+        if !s.early_data && s.too_early == 1 && s.replayable && !s.follow_only && c.should_retry != Some(false) {
+            return Verdict::Retry("too early, and so not processed: sent once more");
+        }
+        if s.early_data || !wanted {
+            return Verdict::Relay(Outcome::Rejected);
+        }
+    }
     if open && !may_repeat_unknown(s) {
         return Verdict::Unknown("the answer leaves open whether it was done");
     }
@@ -132,6 +154,15 @@ fn unanswered(s: Situation<'_>) -> Verdict {
 /// the server did.
 pub(crate) const fn may_have_run(status: u16) -> bool {
     matches!(status, 502 | 504)
+}
+
+/// A DELETE that may have been done before finds nothing: what it wants is so, whoever did it. 404 and 410 of RFC 9110, as
+/// the provider's whole word.
+#[must_use]
+pub fn is_gone(s: Situation<'_>, answer: &HeadSeen) -> bool {
+    let may_have_been = s.effect == Effect::Unknown || s.repeats_key;
+    let nothing = matches!(answer.status, 404 | 410) && answer.classification.kind == Kind::Rejected;
+    s.deletes && s.rank.writes() && may_have_been && nothing && s.evidence == Evidence::Answered
 }
 
 /// A refusal of a resend with an honoured key is the provider's word on the action itself, unless it was given by
@@ -208,6 +239,10 @@ mod tests {
             unknown_resends: 0,
             key_honoured: false,
             repeatable: false,
+            deletes: false,
+            repeats_key: false,
+            early_data: false,
+            too_early: 0,
             replayable: true,
             follow_only: false,
         }
@@ -282,7 +317,7 @@ mod tests {
         }
     }
 
-    /// The first send may be why the second finds what it does: a PUT with If-Match gets 412, a DELETE 404 or 410.
+    /// The first send may be why the second finds what it does: a PUT with If-Match gets 412, a POST on a path that it moved 404.
     #[test]
     fn a_repeat_without_a_key_that_meets_its_own_effect_leaves_it_open() {
         let all = rule(9, &[503]);
@@ -298,6 +333,75 @@ mod tests {
             assert!(matches!(verdict(after_doubt), Verdict::Unknown(_)), "{status}");
             assert_eq!(verdict(s), Verdict::Relay(Outcome::Rejected), "{status}");
         }
+    }
+
+    #[test]
+    fn a_repeated_delete_that_finds_nothing_is_done() {
+        use Outcome::{Rejected, Succeeded};
+        let all = rule(9, &[503]);
+        for (status, kind, deletes, effect, repeats_key, expected) in [
+            (404, Kind::Rejected, true, Effect::Unknown, false, Some(Succeeded)),
+            (410, Kind::Rejected, true, Effect::Unknown, false, Some(Succeeded)),
+            (404, Kind::Rejected, true, Effect::NotApplied, true, Some(Succeeded)),
+            // Nothing was in doubt: it was not there to begin with.
+            (404, Kind::Rejected, true, Effect::NotApplied, false, Some(Rejected)),
+            (404, Kind::Rejected, false, Effect::Unknown, false, None),
+            (403, Kind::Rejected, true, Effect::Unknown, false, None),
+            (412, Kind::Rejected, true, Effect::Unknown, false, None),
+            (404, Kind::Conflict, true, Effect::Unknown, false, None),
+        ] {
+            let answer = head(status, kind);
+            let s = Situation {
+                answer: Some(&answer),
+                effect,
+                sends: 2,
+                deletes,
+                repeats_key,
+                ..situation(Rank::IdempotentWrite, &all)
+            };
+            let s = Situation { repeatable: true, ..s };
+            let next = verdict(s);
+            let is_expected =
+                expected.map_or(matches!(next, Verdict::Unknown(_)), |outcome| next == Verdict::Relay(outcome));
+            assert!(is_expected, "{status} {kind:?} {deletes} {effect:?} {repeats_key}: {next:?}");
+            let cut = verdict(Situation { evidence: Evidence::AnsweredPartially, ..s });
+            assert_ne!(cut, Verdict::Relay(Succeeded), "{status}, cut");
+        }
+    }
+
+    #[test]
+    fn too_early_is_sent_once_more_and_told_to_whom_early_data_came() {
+        let (none, listed) = (rule(1, &[]), rule(4, &[425]));
+        for (rank, rule, early_data, too_early, retry) in [
+            (Rank::UncertainWrite, &none, false, 1, true),
+            (Rank::UncertainWrite, &none, false, 2, false),
+            (Rank::UncertainWrite, &none, true, 1, false),
+            (Rank::Read, &none, false, 1, true),
+            (Rank::Read, &none, true, 1, false),
+            (Rank::Inference, &none, false, 2, false),
+            // A class that lists it goes on within its attempts, but never with early data.
+            (Rank::Read, &listed, false, 2, true),
+            (Rank::Read, &listed, true, 1, false),
+        ] {
+            let answer = head(TOO_EARLY, Kind::Transient);
+            let s = Situation { answer: Some(&answer), early_data, too_early, ..situation(rank, rule) };
+            let next = verdict(s);
+            let is_expected =
+                if retry { matches!(next, Verdict::Retry(_)) } else { next == Verdict::Relay(Outcome::Rejected) };
+            assert!(is_expected, "{rank:?} {early_data} {too_early}: {next:?}");
+            assert!(!matches!(verdict(Situation { follow_only: true, ..s }), Verdict::Retry(_)), "nobody waits");
+            assert!(!matches!(verdict(Situation { replayable: false, ..s }), Verdict::Retry(_)), "its body is gone");
+        }
+        // An attempt before it stays what it was.
+        let answer = head(TOO_EARLY, Kind::Transient);
+        let s = Situation {
+            answer: Some(&answer),
+            effect: Effect::Unknown,
+            sends: 2,
+            too_early: 1,
+            ..situation(Rank::UncertainWrite, &none)
+        };
+        assert!(matches!(verdict(s), Verdict::Unknown(_)));
     }
 
     #[test]

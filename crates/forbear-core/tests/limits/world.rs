@@ -283,6 +283,8 @@ impl World {
             body_pending: false,
             key: None,
             repeatable: false,
+            deletes: false,
+            early_data: false,
             goal: None,
             reference: None,
             reference_key: None,

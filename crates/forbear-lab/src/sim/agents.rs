@@ -97,6 +97,8 @@ impl World<'_> {
             body_pending: intent.body_pending,
             key,
             repeatable: intent.repeatable,
+            deletes: false,
+            early_data: false,
             deadline: self.now.wall.plus_ms(intent.deadline_ms),
             goal: None,
             reference: intent.reference.clone(),

@@ -27,6 +27,9 @@ use crate::keys;
 use crate::mailbox::Mailbox;
 use forbear_api::problem::Kind;
 
+/// RFC 8470 section 5.1: there at all, it says so.
+const EARLY_DATA: &str = "early-data";
+
 /// Bytes of request bodies that are held for a resend, over all calls.
 #[derive(Debug)]
 pub struct Held {
@@ -275,6 +278,8 @@ impl Call {
             body_pending,
             key: u.key.clone(),
             repeatable: u.repeatable,
+            deletes: self.head.method == http::Method::DELETE,
+            early_data: self.head.headers.contains_key(EARLY_DATA),
             deadline: u.deadline,
             goal: u.goal.clone(),
             reference: u.reference.clone(),

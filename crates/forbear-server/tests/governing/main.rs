@@ -9,6 +9,7 @@ mod below;
 mod cancelling;
 mod http2;
 mod observing;
+mod proven;
 mod reads;
 mod repeats;
 mod resends;

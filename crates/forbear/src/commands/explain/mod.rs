@@ -94,6 +94,10 @@ fn explain(options: &Explain, policy: &Policy, contract: &Contract, text: &[u8])
         unknown_resends: 0,
         key_honoured: call.has_key,
         repeatable: call.repeatable,
+        deletes: options.method.eq_ignore_ascii_case("DELETE"),
+        repeats_key: false,
+        early_data: false,
+        too_early: u32::from(response.status == 425),
         replayable: true,
         follow_only: false,
     });
