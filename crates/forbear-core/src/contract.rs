@@ -62,6 +62,8 @@ pub struct Contract {
     pub throttled_before_work: bool,
     /// A 429 without `Retry-After` speaks of a spent quota, not of a burst: no retry.
     pub throttle_needs_retry_after: bool,
+    /// Refusals may be XML. Its elements are read as members of a JSON body are, the root being the first: `body:Error.Code`.
+    pub xml_errors: bool,
     /// Codes in headers or JSON bodies that tell refusals apart, the first match wins.
     pub codes: Vec<CodeRule>,
     /// Members of a refusal's JSON body that say when the next call is wanted, beyond the usual ones.
@@ -106,6 +108,7 @@ impl Default for Contract {
             retry_after_unit: RetryAfterUnit::Seconds,
             throttled_before_work: true,
             throttle_needs_retry_after: false,
+            xml_errors: false,
             codes: Vec::new(),
             waits: Vec::new(),
             verdict_headers: vec!["x-should-retry".into()],
@@ -273,8 +276,8 @@ pub enum RetryAfterUnit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeRule {
-    /// `body:error.code` (members of a JSON body, joined by dots), `header:name`, or `text` for the body as it stands,
-    /// where it is no JSON. Absent where the statuses alone decide.
+    /// `body:error.code` (members of a JSON body, joined by dots), `event:error.code` (those of the data of an error event in
+    /// a stream), `header:name`, or `text` for the body as it stands, where it is no JSON. Absent where the statuses alone decide.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
     /// The value is exactly this ...

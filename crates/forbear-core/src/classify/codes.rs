@@ -12,6 +12,8 @@ use crate::contract::{CodeRule, Contract};
 pub(super) const CODE_BYTES_MAX: usize = 64;
 /// The place of a rule that reads a body as text.
 pub(crate) const TEXT: &str = "text";
+/// The place of a rule that reads the data of a stream's error event, and no body.
+const EVENT: &str = "event:";
 
 /// What a refusal's body was read as. Never both: text is for what is no JSON.
 #[derive(Debug, Clone, Copy)]
@@ -35,16 +37,18 @@ pub(super) fn first_hit<'a>(
     headers: &HeaderMap,
     body: Body<'_>,
 ) -> Option<Hit<'a>> {
-    contract.codes.iter().filter(|rule| concerns(rule, status)).find_map(|rule| hit(rule, headers, body))
+    let of_answers = |rule: &&CodeRule| concerns(rule, status) && !rule.at.starts_with(EVENT);
+    contract.codes.iter().filter(of_answers).find_map(|rule| hit(rule, headers, body))
 }
 
-/// The rule that holds for an error inside a stream, whose status was sent before anybody knew. Rules that name it or none
-/// come first, then the words of all the others.
+/// The rule that holds for an error inside a stream, whose status was sent before anybody knew. Rules about such events come
+/// first, then those about bodies that name the status or none, then the words of all the others.
 pub(super) fn first_hit_of_event<'a>(contract: &'a Contract, status: u16, json: &Value) -> Option<Hit<'a>> {
     let meets = |rule| hit(rule, &HeaderMap::new(), Body::Json(json));
     let in_body = || contract.codes.iter().filter(|rule| rule.at.starts_with("body:"));
     let near = |rule: &&CodeRule| rule.statuses.is_empty() || rule.statuses.contains(&status);
-    let first = in_body().filter(near).find_map(meets);
+    let of_events = contract.codes.iter().filter(|rule| rule.at.starts_with(EVENT)).find_map(meets);
+    let first = of_events.or_else(|| in_body().filter(near).find_map(meets));
     first.or_else(|| in_body().filter_map(meets).find(|hit| hit.word.is_some()))
 }
 
@@ -65,7 +69,7 @@ impl Hit<'_> {
         if rule.at.is_empty() {
             return format!("contract status {status}");
         }
-        let at = rule.at.strip_prefix("body:").unwrap_or(&rule.at);
+        let at = rule.at.strip_prefix("body:").or(rule.at.strip_prefix(EVENT)).unwrap_or(&rule.at);
         let sign = if rule.is.is_some() || !rule.is_any.is_empty() { '=' } else { '~' };
         word.map_or_else(|| format!("code {at}"), |word| format!("code {at}{sign}{word}"))
     }
@@ -73,8 +77,19 @@ impl Hit<'_> {
 
 /// What the body calls the error: the most specific text first, then numbers, then a title.
 pub(super) fn shown(json: &Value) -> Option<String> {
-    const TEXTS: [&[&str]; 6] =
-        [&["error", "code"], &["error", "type"], &["error", "status"], &["code"], &["error"], &["title"]];
+    const TEXTS: [&[&str]; 10] = [
+        &["error", "code"],
+        &["error", "type"],
+        &["error", "status"],
+        &["code"],
+        &["error"],
+        &["title"],
+        &["response", "error", "code"],
+        // XML as AWS writes it: alone, by the query protocol, and of EC2.
+        &["Error", "Code"],
+        &["ErrorResponse", "Error", "Code"],
+        &["Response", "Errors", "Error", "Code"],
+    ];
     const NUMBERS: [&[&str]; 2] = [&["error", "code"], &["code"]];
     let text = TEXTS.iter().find_map(|path| body::text_at(json, path).filter(|text| !text.is_empty()));
     let code = text.map(str::to_owned).or_else(|| {
@@ -95,7 +110,7 @@ fn hit<'a>(rule: &'a CodeRule, headers: &HeaderMap, body: Body<'_>) -> Option<Hi
         word = found.flatten();
         found.is_some()
     };
-    let holds = if let Some(path) = rule.at.strip_prefix("body:") {
+    let holds = if let Some(path) = rule.at.strip_prefix("body:").or(rule.at.strip_prefix(EVENT)) {
         let Body::Json(json) = body else { return None };
         body::any_at(json, path, &mut |value| fits(member_fits(rule, value)))
     } else if let Some(name) = rule.at.strip_prefix("header:") {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `retry_after`, `rate_limit`, `x_rate_limit` | header fields: a wait, or windows of a limit (`seen`) |
 //! | `values`, `duration`, `http_date`, `number` | what one value says, in every format |
-//! | `body`, `codes`, `problem`, `body_reset` | a copy of an error's body |
+//! | `body`, `xml`, `codes`, `problem`, `body_reset` | a copy of an error's body |
 //! | `opening` | whether an event stream begins with an error |
 //! | `signals` | all of an answer that says when, gathered |
 //! | `below` | how often a layer below sent the call by itself |
@@ -46,6 +46,7 @@ mod tests;
 mod values;
 mod verdict;
 mod x_rate_limit;
+mod xml;
 
 pub use below::{Below, RETRIES_BELOW_MAX};
 pub use body::BODY_BYTES_MAX;
@@ -61,12 +62,18 @@ pub fn classify(contract: &Contract, rank: Rank, facts: &ResponseFacts<'_>) -> C
     let json = facts
         .body
         .filter(|_| codes::body_matters(contract, facts.status))
-        .and_then(|body| body::json(facts.headers, body));
+        .and_then(|body| read_body(contract, facts.headers, body));
     let text = facts.body.filter(|_| json.is_none() && codes::text_matters(contract, facts.status));
     let text = text.and_then(|body| body::text(facts.headers, body));
     read(contract, facts, json.as_ref(), |signals| {
         meaning::read(contract, rank, facts, json.as_ref(), text.as_deref(), signals)
     })
+}
+
+/// XML where the contract says so, as if it were JSON.
+fn read_body(contract: &Contract, headers: &http::HeaderMap, body: &[u8]) -> Option<serde_json::Value> {
+    let xml = || body::text(headers, body).and_then(|text| xml::read(&text));
+    body::json(headers, body).or_else(|| if contract.xml_errors { xml() } else { None })
 }
 
 /// Reads the error that an event stream begins with: the body is that event's data. Never a success.

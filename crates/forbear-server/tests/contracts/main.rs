@@ -15,7 +15,9 @@ mod signature;
 
 use std::collections::BTreeMap;
 
-use forbear_core::classify::{Classification, Kind, ResponseFacts, classify};
+use forbear_core::classify::{
+    Classification, Kind, Opening, ResponseFacts, classify, classify_event, is_event_stream, opening,
+};
 use forbear_core::contract::CodeRule;
 use forbear_core::policy::{Compiled, Rank};
 use forbear_core::time::{Mono, Now, Wall};
@@ -76,9 +78,11 @@ impl Answer {
             compiled.provider(&self.of).unwrap().routes.lookup(method, path).disguised || self.status >= 400;
         let body = self.body_bytes();
         let received = Now { mono: Mono(1), wall: Wall((SECOND_MS - 1) * 1_000) };
-        let facts =
-            ResponseFacts { status: self.status, headers: &headers, body: is_looked_at.then_some(&body), received };
-        classify(contract, Rank::Read, &facts)
+        let facts = |body| ResponseFacts { status: self.status, headers: &headers, body, received };
+        match opening(&contract.stream.errors, &body, true) {
+            Opening::Error(data) if is_event_stream(&headers) => classify_event(contract, &facts(Some(&data))),
+            _ => classify(contract, Rank::Read, &facts(is_looked_at.then_some(&body))),
+        }
     }
 
     fn outcome(&self) -> &str {
@@ -127,7 +131,12 @@ fn every_code_of_every_contract_is_met_by_an_answer() {
                 read.strip_prefix(&words).is_some_and(|v| v.is_empty() || v.starts_with(", "))
             };
             let met = of().any(|(answer, read)| {
-                concerns(rule, answer.status) && words(rule, answer.status).into_iter().any(|words| says(read, words))
+                let read = match read.strip_prefix("error event, ") {
+                    Some(read) if rule.at.starts_with("event:") => read,
+                    None if concerns(rule, answer.status) && !rule.at.starts_with("event:") => read,
+                    _ => return false,
+                };
+                words(rule, answer.status).into_iter().any(|words| says(read, words))
             });
             assert!(met, "{name}: no answer meets {rule:?}");
         }
@@ -144,7 +153,7 @@ fn concerns(rule: &CodeRule, status: u16) -> bool {
 
 /// What a classification by this rule says.
 fn words(rule: &CodeRule, status: u16) -> Vec<String> {
-    let at = rule.at.strip_prefix("body:").unwrap_or(&rule.at);
+    let at = rule.at.strip_prefix("body:").or(rule.at.strip_prefix("event:")).unwrap_or(&rule.at);
     let whole = rule.is.iter().chain(&rule.is_any).map(|word| format!("code {at}={word}"));
     let parts = rule.contains.iter().chain(&rule.contains_any).map(|word| format!("code {at}~{word}"));
     let words: Vec<String> = whole.chain(parts).collect();

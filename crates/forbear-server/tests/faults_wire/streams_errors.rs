@@ -93,7 +93,10 @@ async fn after_content_or_without_marks_it_is_passed_on_once() {
     let late = format!("data: one\n\ndata: {BUSY}\n\n");
     let named = format!("event: message_start\ndata: {{}}\n\nevent: error\ndata: {OVERLOADED}\n\n");
     let plain = format!("data: {BUSY}\n\n");
+    let failed = r#"{"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}"#;
+    let failed = format!("event: response.created\ndata: {{}}\n\nevent: response.failed\ndata: {failed}\n\n");
     let table = [
+        ("openai", "/p/v1/responses", &failed, "stream_incomplete"),
         ("openai", CHAT, &late, "stream_incomplete"),
         ("anthropic", MESSAGES, &named, "stream_incomplete"),
         ("", "/p/x", &plain, "succeeded"),

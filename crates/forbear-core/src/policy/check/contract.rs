@@ -326,9 +326,9 @@ fn code(at: &[&str], rule: &CodeRule, faults: &mut Vec<Fault>) {
     let member = |key| [at, &[key]].concat();
     let words = [rule.is.is_some(), !rule.is_any.is_empty(), rule.contains.is_some(), !rule.contains_any.is_empty()];
     let words = words.into_iter().filter(|there| *there).count();
-    let hint = "`body:` and members of a JSON body joined by dots (body:error.code), `header:` and a name, or `text`";
+    let hint = "`body:` and members of a JSON body joined by dots (body:error.code), `event:` and those of a stream's error event, `header:` and a name, or `text`";
     match rule.at.split_once(':') {
-        Some(("body", path)) if !path.is_empty() && path.split('.').all(|m| !m.is_empty()) => {}
+        Some(("body" | "event", path)) if !path.is_empty() && path.split('.').all(|m| !m.is_empty()) => {}
         Some(("header", name)) => header_name(&member("at"), name, faults),
         None if rule.at == TEXT && words > 0 => {}
         None if rule.at.is_empty() && words == 0 && !rule.statuses.is_empty() => {}
