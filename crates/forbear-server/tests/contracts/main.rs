@@ -7,6 +7,7 @@
 #[path = "../governing/rig.rs"]
 mod rig;
 
+mod advice;
 mod corpus;
 mod disguise;
 mod hosts;
