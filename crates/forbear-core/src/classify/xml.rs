@@ -125,7 +125,7 @@ mod tests {
             &deep(DEPTH_MAX + 1),
             &many(EVENTS_MAX / 3),
         ] {
-            assert_eq!(read(text), None, "{:.60}", text);
+            assert_eq!(read(text), None, "{text:.60}");
         }
     }
 
