@@ -191,13 +191,10 @@ fn read_secret(path: &Path, mut file: File) -> Result<Vec<u8>, KeyError> {
     Ok(bytes)
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
-        for nibble in [b >> 4, b & 15] {
-            s.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-        s
-    })
+    bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|nibble| char::from(HEX[usize::from(nibble)])).collect()
 }
 
 #[cfg(test)]

@@ -259,7 +259,10 @@ fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> Scope
     let name = provider.compiled.name.as_str();
     let credential = provider.credentials.iter().find_map(|h| fields.get(h));
     match credential {
-        Some(value) => ScopeId::new(&format!("{name}/{}", gateway.keys.account(name, &secret_of(value.as_bytes())))),
+        Some(value) => {
+            let account = gateway.keys.account(name, &secret_of(value.as_bytes()));
+            ScopeId::new(&[name, "/", &account].concat())
+        }
         None => ScopeId::new(&format!("{name}/anonymous")),
     }
 }
