@@ -1,12 +1,17 @@
 //! What a request says about being a repeat: the layer above has its own retries, and some mark them. A marker is a
 //! claim, good for joining a repeat to its action; nothing becomes safe by it. A malformed marker is none.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 /// Bytes of an invocation's id.
 const INVOCATION_BYTES_MAX: usize = 64;
 /// Members of one field that are looked at.
 const MEMBERS_MAX: usize = 64;
+
+const STAINLESS_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+const AWS_REQUEST: HeaderName = HeaderName::from_static("amz-sdk-request");
+const AWS_INVOCATION: HeaderName = HeaderName::from_static("amz-sdk-invocation-id");
+const GOOGLE_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 
 /// Whose marker it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +51,14 @@ pub fn read(headers: &HeaderMap) -> Option<RetryMarker> {
 
 fn stainless(headers: &HeaderMap) -> Option<RetryMarker> {
     // Counts repeats: 0 on the first send.
-    let send = count(only(headers, "x-stainless-retry-count")?)?.checked_add(1)?;
+    let send = count(only(headers, &STAINLESS_COUNT)?)?.checked_add(1)?;
     Some(RetryMarker { marker: Marker::Stainless, send, sends_max: None, invocation: None })
 }
 
 /// `ttl=20261130T120000Z; attempt=2; max=3`, in any order.
 fn aws(headers: &HeaderMap) -> Option<RetryMarker> {
     let (mut send, mut sends_max) = (None, None);
-    for member in only(headers, "amz-sdk-request")?.split(';').take(MEMBERS_MAX) {
+    for member in only(headers, &AWS_REQUEST)?.split(';').take(MEMBERS_MAX) {
         let (name, value) = member.split_once('=')?;
         match name.trim() {
             "attempt" => send = Some(count(value.trim()).filter(|send| *send > 0)?),
@@ -61,14 +66,14 @@ fn aws(headers: &HeaderMap) -> Option<RetryMarker> {
             _ => {}
         }
     }
-    let invocation = only(headers, "amz-sdk-invocation-id").and_then(invocation);
+    let invocation = only(headers, &AWS_INVOCATION).and_then(invocation);
     Some(RetryMarker { marker: Marker::Aws, send: send?, sends_max, invocation })
 }
 
 /// `gl-python/3.12 gccl/2.18 gccl-invocation-id/6f1c gccl-attempt-count/3`.
 fn google_cloud(headers: &HeaderMap) -> Option<RetryMarker> {
     let (mut send, mut id) = (None, None);
-    for member in only(headers, "x-goog-api-client")?.split_ascii_whitespace().take(MEMBERS_MAX) {
+    for member in only(headers, &GOOGLE_CLIENT)?.split_ascii_whitespace().take(MEMBERS_MAX) {
         match member.split_once('/') {
             Some(("gccl-attempt-count", value)) => send = Some(count(value).filter(|send| *send > 0)?),
             Some(("gccl-invocation-id", value)) => id = invocation(value),
@@ -79,7 +84,7 @@ fn google_cloud(headers: &HeaderMap) -> Option<RetryMarker> {
 }
 
 /// The value of a field that is there once.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next()?;
     if lines.next().is_some() { None } else { line.to_str().ok().map(str::trim) }
@@ -98,7 +103,7 @@ fn invocation(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;

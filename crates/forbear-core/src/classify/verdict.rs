@@ -13,7 +13,9 @@ pub(super) fn read<'n>(
 ) -> Option<(bool, &'n str)> {
     let mut verdict = None::<(bool, &str)>;
     for name in names {
-        for line in headers.get_all(name.as_str()).iter().take(raw::FIELD_LINES_MAX) {
+        // Asked of every answer, few of which have it: a name in text is dearer to look up than to compare.
+        let lines = headers.iter().filter(|(field, _)| field.as_str().eq_ignore_ascii_case(name)).map(|(_, line)| line);
+        for line in lines.take(raw::FIELD_LINES_MAX) {
             let text = raw::text(line).unwrap_or_default();
             let said = if text.eq_ignore_ascii_case("true") {
                 true
