@@ -63,7 +63,6 @@ pub struct Replay {
     trailers: Option<HeaderMap>,
     framing: Framing,
     bytes: u64,
-    sha256: [u8; 32],
 }
 
 /// A body that can be sent once.
@@ -173,16 +172,8 @@ impl Replay {
     /// A body from bytes at hand.
     #[must_use]
     pub fn new(chunks: Vec<Bytes>, trailers: Option<HeaderMap>, framing: Framing) -> Self {
-        if chunks.is_empty() {
-            return Self { chunks, trailers, framing, bytes: 0, sha256: SHA256_OF_NOTHING };
-        }
-        let mut hasher = Sha256::new();
-        let mut bytes = 0;
-        for chunk in &chunks {
-            hasher.update(chunk);
-            bytes += chunk.len() as u64;
-        }
-        Self { chunks, trailers, framing, bytes, sha256: hasher.finalize().into() }
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Self { chunks, trailers, framing, bytes }
     }
 
     /// The body's bytes, in the pieces they arrived in.
@@ -206,9 +197,15 @@ impl Replay {
         self.bytes
     }
 
+    /// Computed when it is asked for: most bodies are told apart by their JSON, or by nothing.
     #[must_use]
     pub fn sha256(&self) -> [u8; 32] {
-        self.sha256
+        if self.chunks.is_empty() {
+            return SHA256_OF_NOTHING;
+        }
+        let mut hasher = Sha256::new();
+        self.chunks.iter().for_each(|chunk| hasher.update(chunk));
+        hasher.finalize().into()
     }
 }
 
