@@ -6,6 +6,8 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::canonical;
+
 /// A JSON body up to this size is brought into its canonical form; a larger one is compared by its bytes.
 pub const JSON_BYTES_MAX: u64 = 64 * 1024;
 /// The largest integer of which a double holds every smaller one.
@@ -29,7 +31,7 @@ pub fn of_json(body: &[u8], ignores: &[Box<str>]) -> Option<[u8; 32]> {
     if !is_exact(&value) {
         return None;
     }
-    let canonical = serde_json_canonicalizer::to_vec(&value).ok()?;
+    let canonical = canonical::of(&value).ok()?;
     let mut hasher = Sha256::new();
     // No body read as bytes has this digest.
     hasher.update(b"forbear canonical json\0");

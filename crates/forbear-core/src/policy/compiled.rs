@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::scopes::{CompiledScope, rates};
 use super::{ClassRule, FairnessRule, Fault, Mode, Policy, Rank, check};
+use crate::canonical;
 use crate::contract::{Contract, ScopeLimits};
 use crate::ids::{Digest, ProviderName};
 use crate::pacer::Rate;
@@ -159,41 +159,9 @@ impl Limits {
 }
 
 fn digest(policy: &Policy) -> Digest {
-    let mut text = String::new();
     // A policy is made of maps with text keys, numbers and lists: it always has a JSON form.
-    canonical(&serde_json::to_value(policy).unwrap_or_default(), &mut text);
-    Digest(Sha256::digest(text.as_bytes()).into())
-}
-
-/// RFC 8785 for what a policy holds: it has no fractions, so that numbers need no care.
-fn canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                canonical(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-            out.push('{');
-            for (i, (name, member)) in members.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
-                canonical(member, out);
-            }
-            out.push('}');
-        }
-        scalar => out.push_str(&scalar.to_string()),
-    }
+    let canonical = serde_json::to_value(policy).and_then(|value| canonical::of(&value)).unwrap_or_default();
+    Digest(Sha256::digest(canonical).into())
 }
 
 #[cfg(test)]
@@ -268,12 +236,5 @@ mod tests {
         let mut other = policy();
         other.task.max_retries += 1;
         assert_ne!(Compiled::new(other).unwrap().digest, a.digest);
-    }
-
-    #[test]
-    fn canonical_json_is_sorted_and_tight() {
-        let mut out = String::new();
-        canonical(&serde_json::json!({"b": [1, "x\n\u{1}"], "a": null, "é": true}), &mut out);
-        assert_eq!(out, "{\"a\":null,\"b\":[1,\"x\\n\\u0001\"],\"é\":true}");
     }
 }
