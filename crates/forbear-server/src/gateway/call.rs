@@ -14,6 +14,7 @@ use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{HeadSeen, Input, Mark, Request as Asked};
 use http::{Response, request};
 use hyper::body::Incoming;
+use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 
 use super::Gateway;
@@ -52,6 +53,14 @@ impl Held {
     fn give_back(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+}
+
+/// The line before the body in a sealed content.
+#[derive(Serialize)]
+struct ContentHead<'a> {
+    fields: Vec<(&'a str, &'a str)>,
+    method: &'a str,
+    target: String,
 }
 
 /// One call on its way.
@@ -235,12 +244,8 @@ impl Call {
             .filter(|(name, _)| !credentials.contains(name) && !is_secret(name.as_str()))
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
-        let head = serde_json::json!({
-            "method": self.head.method.as_str(),
-            "target": self.understood.uri.to_string(),
-            "fields": fields,
-        });
-        let mut content = serde_json::to_vec(&head)?;
+        let target = self.understood.uri.to_string();
+        let mut content = serde_json::to_vec(&ContentHead { fields, method: self.head.method.as_str(), target })?;
         content.push(b'\n');
         body.chunks().iter().for_each(|chunk| content.extend_from_slice(chunk));
         let place = Place { log: self.gateway.log_id, action: self.action().0.to_be_bytes() };
