@@ -19,7 +19,7 @@ fn head(status: u16, kind: Kind) -> HeadSeen {
         kind,
         rule: "test".into(),
         closes: crate::classify::Closes::Narrowest,
-            before_work: false,
+        before_work: false,
         boundary: None,
         windows: vec![],
         should_retry: None,
