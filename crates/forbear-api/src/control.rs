@@ -126,7 +126,7 @@ pub struct ActionStory {
 /// What an action that an agent waits for does right now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Standing {
-    /// `waiting`, `in_flight` or `relaying`.
+    /// `waiting`, `in_flight`, `relaying`, or `telling` where the provider is done and the agent has not taken it all.
     pub stage: String,
     /// Why it waits: `boundary`, `backoff`, `slot` or `pacing`.
     pub waits_for: Option<String>,

@@ -16,6 +16,9 @@ impl Coordinator {
         let mut waiting = 0;
         for (id, live) in &self.live {
             let Some(home) = self.scopes.get(&live.request.scope) else {
+                if matches!(live.stage, Stage::Telling(_)) {
+                    continue;
+                }
                 return Some(format!("{id} is live in a scope that is gone"));
             };
             match live.stage {
@@ -33,6 +36,7 @@ impl Coordinator {
                         *slots.entry(scope).or_default() += 1;
                     }
                 }
+                Stage::Telling(_) => {}
             }
         }
         let joined = self.waiters.len();

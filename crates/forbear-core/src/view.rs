@@ -106,6 +106,7 @@ impl Coordinator {
             }
             Stage::InFlight(_) => ("in_flight", None, now.mono),
             Stage::Relaying(_) => ("relaying", None, now.mono),
+            Stage::Telling(_) => ("telling", None, now.mono),
         };
         LiveView {
             action: live.request.action,

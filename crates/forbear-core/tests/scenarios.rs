@@ -97,6 +97,10 @@ impl Stage {
                 let end = if words[2] == "cut" { BodyEnd::Cut("reset".into()) } else { BodyEnd::Complete };
                 self.tell(Input::Ended { action, attempt, end });
             }
+            "reads" => {
+                let (action, attempt) = attempt(words[1]);
+                self.tell(Input::AnswerRead { action, attempt });
+            }
             "leave" => self.tell(Input::AgentLeft { action: action(words[1]) }),
             "cancel" => self.tell(Input::CancelTask { task: TaskId::new(words[1]), by: "person".into() }),
             "drain" => self.tell(Input::Drain),

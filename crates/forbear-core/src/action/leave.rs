@@ -85,6 +85,8 @@ impl Coordinator {
             }
             // The body's end is reported by whoever relays it.
             Stage::Relaying(attempt) => out.push(Command::CancelUpstream { action, attempt }),
+            // The provider has given its answer: nothing is left to cancel.
+            Stage::Telling(_) => {}
         }
     }
 
@@ -108,7 +110,7 @@ impl Coordinator {
     pub(crate) fn drain_over(&mut self, now: Now, out: &mut Commands) {
         let on_the_wire = self.live.values().filter_map(|l| match l.stage {
             Stage::InFlight(attempt) => Some((l.request.action, attempt)),
-            Stage::Waiting { .. } | Stage::Relaying(_) => None,
+            Stage::Waiting { .. } | Stage::Relaying(_) | Stage::Telling(_) => None,
         });
         for (action, attempt) in on_the_wire.collect::<Vec<_>>() {
             if self.gate.withdraw(action) {

@@ -75,6 +75,8 @@ pub enum Stage {
     InFlight(AttemptNo),
     /// The head was given to the agent, its body runs.
     Relaying(AttemptNo),
+    /// The provider is done with it, and its slot is free; its agent has not taken all of the answer.
+    Telling(AttemptNo),
 }
 
 /// The provider's last word.
@@ -145,7 +147,7 @@ impl Live {
     pub const fn attempt(&self) -> Option<AttemptNo> {
         match self.stage {
             Stage::InFlight(n) | Stage::Relaying(n) => Some(n),
-            Stage::Waiting { .. } => None,
+            Stage::Waiting { .. } | Stage::Telling(_) => None,
         }
     }
 

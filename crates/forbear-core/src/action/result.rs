@@ -246,12 +246,25 @@ impl Coordinator {
         }
     }
 
+    /// The provider is done: its slot comes back now, and the end is recorded once the agent was told.
+    pub(crate) fn answer_read(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) {
+        let Some(live) = self.live.get_mut(&action).filter(|l| l.stage == Stage::Relaying(attempt)) else { return };
+        live.stage = Stage::Telling(attempt);
+        let scope = live.request.scope.clone();
+        if let Some(home) = self.scopes.get_mut(&scope) {
+            home.give_slot(&live.request.quota.lane);
+        }
+        self.pump(now, &scope, out);
+    }
+
     /// The relayed body ended.
     pub(crate) fn ended(&mut self, now: Now, action: ActionId, attempt: AttemptNo, end: BodyEnd, out: &mut Commands) {
-        if self.live.get(&action).is_none_or(|l| l.stage != Stage::Relaying(attempt)) {
+        let is_its = |stage| stage == Stage::Relaying(attempt) || stage == Stage::Telling(attempt);
+        if self.live.get(&action).is_none_or(|l| !is_its(l.stage)) {
             return;
         }
         let Some(mut live) = self.live.remove(&action) else { return };
+        let holds_slot = live.attempt().is_some();
         let scope = live.request.scope.clone();
         let succeeded = is_success(&live) || live.is_gone;
         // A write is read on when its agent has left: if that too had to be given up, the rest may have said anything.
@@ -278,9 +291,13 @@ impl Coordinator {
             BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
             BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
         };
-        self.release_only(&live);
+        if holds_slot {
+            self.release_only(&live);
+        }
         self.over(now, live, outcome, reason, out);
-        self.pump(now, &scope, out);
+        if holds_slot {
+            self.pump(now, &scope, out);
+        }
     }
 
     /// The agent has the answer, as far as it came. Whoever waits for it too gets a copy, or is told how it ended.

@@ -28,6 +28,8 @@ pub(super) enum Site {
     Arrival,
     Head,
     Relay,
+    /// Whether an answer is read before its agent takes it: by call and attempt.
+    Reads,
     /// By event number.
     Append,
     Commit,

@@ -67,8 +67,10 @@ impl World<'_> {
         let untold = drained.flat_map(|n| self.calls.iter().filter(|c| c.home == n.number).map(move |c| (n, c)));
         let untold =
             untold.filter_map(|(n, c)| Some((c.request.action, n.core.live_view(self.now, c.request.action)?)));
-        let found =
-            untold.filter(|(_, view)| view.stage != "relaying").map(|(action, view)| (action, view.stage)).next();
+        let found = untold
+            .filter(|(_, view)| !matches!(view.stage, "relaying" | "telling"))
+            .map(|(action, view)| (action, view.stage))
+            .next();
         if let Some((action, stage)) = found {
             self.fail("a_drain_ends", |_| format!("a{} is {stage} when the drain is over", action.0));
         }

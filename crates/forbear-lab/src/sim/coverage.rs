@@ -33,6 +33,7 @@ kinds! {
     ResultOfEarlier "result of an earlier attempt",
     ResultAfterCancel "result after a cancel",
     EndTwice "end of a body told twice",
+    Untaken "answer read that its agent does not take yet",
     WallBack "wall clock set back",
     WallForward "wall clock set forward",
     Suspend "suspend",

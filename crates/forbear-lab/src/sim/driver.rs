@@ -22,6 +22,8 @@ use super::world::{Happening, World};
 const UNSENT_PERMILLE: u64 = 40;
 /// Results and ends of bodies in a thousand that are told a second time.
 const TWICE_PERMILLE: u64 = 20;
+/// Whole answers in a thousand whose agents do not take them at once.
+const UNTAKEN_PERMILLE: u64 = 150;
 
 impl World<'_> {
     pub(super) fn runs(&mut self, by: u32, command: Command) {
@@ -270,7 +272,37 @@ impl World<'_> {
             let at = in_ms + rng.pick(&[0, 2_000]);
             self.later(at, Happening::Ends { by, action, attempt, end: BodyEnd::Complete });
         }
-        self.later(in_ms, Happening::Ends { by, action, attempt, end });
+        let untaken_ms = match end {
+            BodyEnd::Complete | BodyEnd::ErrorInside(_) => self.stays_untaken(by, action, attempt, in_ms),
+            BodyEnd::Cut(_) | BodyEnd::AgentLeft => 0,
+        };
+        self.later(in_ms + untaken_ms, Happening::Ends { by, action, attempt, end });
+    }
+
+    /// For how long the agent leaves an answer lying that the provider has given to its end.
+    fn stays_untaken(&mut self, by: u32, action: ActionId, attempt: AttemptNo, read_in_ms: u64) -> u64 {
+        let mut rng = self.chance.at(Site::Reads, number(action), u64::from(attempt.0));
+        if !rng.permille(UNTAKEN_PERMILLE) {
+            return 0;
+        }
+        self.later(read_in_ms, Happening::Reads { by, action, attempt });
+        if rng.permille(TWICE_PERMILLE) {
+            self.later(read_in_ms + rng.pick(&[0, 2_000]), Happening::Reads { by, action, attempt });
+        }
+        rng.pick(&[10, 1_000, 150_000])
+    }
+
+    /// All of an answer is read, and its end is still to be told.
+    pub(super) fn reads(&mut self, by: u32, action: ActionId, attempt: AttemptNo) {
+        let Some(call) = self.calls.get_mut(action).filter(|c| c.relaying) else { return };
+        call.on_wire = false;
+        self.cover(Seen::Untaken);
+        self.note(|w| format!("{}answer of a{}#{} is read, not taken", w.tag(by), action.0, attempt.0));
+        self.tell(by, Input::AnswerRead { action, attempt });
+        let stage = self.node(by).and_then(|n| n.core.live_view(self.now, action)).map(|view| view.stage);
+        if stage == Some("relaying") {
+            self.fail("slots_come_back", |_| format!("a{} holds a slot of a provider that is done", action.0));
+        }
     }
 
     pub(super) fn ends(&mut self, by: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd) {

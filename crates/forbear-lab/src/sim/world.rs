@@ -45,6 +45,7 @@ pub(super) enum Happening {
     Head { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
     Heard { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
     HeardTwice { by: u32, action: ActionId, attempt: AttemptNo, evidence: Evidence, answer: Option<Box<HeadSeen>> },
+    Reads { by: u32, action: ActionId, attempt: AttemptNo },
     Ends { by: u32, action: ActionId, attempt: AttemptNo, end: BodyEnd },
     Flushed { by: u32, up_to: usize },
     Acknowledged { by: u32, up_to: usize },
@@ -183,6 +184,7 @@ impl<'f> World<'f> {
             Happening::HeardTwice { by, action, attempt, evidence, answer } => {
                 self.heard_twice(by, action, attempt, evidence, answer);
             }
+            Happening::Reads { by, action, attempt } => self.reads(by, action, attempt),
             Happening::Ends { by, action, attempt, end } => self.ends(by, action, attempt, end),
             Happening::Flushed { by, up_to } => self.flushed(by, up_to),
             Happening::Acknowledged { by, up_to } => self.acknowledged(by, up_to),

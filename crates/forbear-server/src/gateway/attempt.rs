@@ -24,9 +24,10 @@ use super::copy::Recorder;
 use super::marks::Marks;
 use super::{advice, disguise, location, opening, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
+use crate::http::begun::{Begun, begin};
 use crate::http::body::{BodyError, RequestBody, UpstreamBody};
 use crate::http::headers;
-use crate::http::relay::{self, AgentBody, Begun, FOLLOW_MAX};
+use crate::http::relay::{self, AgentBody, FOLLOW_MAX};
 use crate::http::upstream::{self, Answer, SendError, SendOptions};
 use crate::shard::Shard;
 
@@ -170,7 +171,7 @@ impl Call {
             let mut classification = classify(contract, self.understood.class.rank, &facts);
             self.withhold_credentials(&mut classification);
             self.refused = Some((attempt, HeadSeen { status, classification }));
-            let mut begun = pin!(relay::begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX));
+            let mut begun = pin!(begin(body, REFUSAL_BYTES_MAX, REFUSAL_READ_MAX));
             // What came with the head is read first; then nobody else is to run into what the head has said already.
             let begun = match poll_fn(|cx| Poll::Ready(begun.as_mut().poll(cx))).await {
                 Poll::Ready(begun) => begun,
@@ -274,7 +275,7 @@ impl Answered {
                 body.watch(watcher);
                 AgentBody::answer(body)
             }
-            Held::Begun(begun) => begun.into_watched_body(watcher),
+            Held::Begun(begun) => AgentBody::begun(begun.watched(watcher)),
         };
         let body = match (writes, outlives_agent) {
             (true, _) => body.followed(),
@@ -313,6 +314,7 @@ fn watcher(
                 recorder.pass(data);
             }
         }
+        BodyEvent::Read => gateway.shard.note(Input::AnswerRead { action, attempt }),
         BodyEvent::ReaderLeft => gateway.shard.note(Input::AgentLeft { action }),
         BodyEvent::Ended { end, .. } => {
             let end = match end {

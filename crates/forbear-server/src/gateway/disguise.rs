@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::response::Parts;
 
 use crate::http::answer::AnswerBody;
-use crate::http::relay::{self, Begun};
+use crate::http::begun::{Begun, begin_until};
 
 /// A longer body is content: providers say what went wrong in less.
 const BYTES_MAX: usize = 64 * 1024;
@@ -22,7 +22,7 @@ pub(super) fn is_possible(contract: &Contract, head: &Parts) -> bool {
 }
 
 pub(super) async fn begin(head: &Parts, body: AnswerBody) -> Begun {
-    relay::begin_until(body, BYTES_MAX, READ_MAX, |begun| is_whole(&head.headers, &begun.bytes())).await
+    begin_until(body, BYTES_MAX, READ_MAX, |begun| is_whole(&head.headers, &begun.bytes())).await
 }
 
 fn is_json(head: &Parts) -> bool {

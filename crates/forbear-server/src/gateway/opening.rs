@@ -9,7 +9,7 @@ use std::time::Duration;
 use forbear_core::classify::{Opening, opening};
 
 use crate::http::answer::AnswerBody;
-use crate::http::relay::{self, Begun};
+use crate::http::begun::{Begun, begin_until};
 
 /// Providers say what went wrong in less.
 const BYTES_MAX: usize = 64 * 1024;
@@ -19,7 +19,7 @@ const READ_MAX: Duration = Duration::from_secs(2);
 /// Awaits the first event, as far as it may be one that `errors` marks: the body, and the data of the event if it is one.
 pub(super) async fn begin(errors: &[String], body: AnswerBody) -> (Begun, Option<Vec<u8>>) {
     let is_known = |begun: &Begun| !matches!(opening(errors, &begun.bytes(), false), Opening::Open);
-    let begun = relay::begin_until(body, BYTES_MAX, READ_MAX, is_known).await;
+    let begun = begin_until(body, BYTES_MAX, READ_MAX, is_known).await;
     let error = match opening(errors, &begun.bytes(), begun.is_complete()) {
         Opening::Error(data) => Some(data),
         Opening::Open | Opening::Content => None,

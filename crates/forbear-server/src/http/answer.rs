@@ -17,7 +17,7 @@ use super::http1::Http1;
 use super::http2::{Pump, StreamSlot};
 use super::incoming::Shared;
 use super::pool::Place;
-use super::told::Receipt;
+use super::told::{Receipt, Word};
 
 /// How a body ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub enum BodyEvent<'a> {
     Data(&'a Bytes),
+    /// The provider's part is over; the agent has not taken all of it yet, and so the end is still to come.
+    Read,
     /// The agent left before the end; the rest is still read.
     ReaderLeft,
     Ended {
@@ -157,16 +159,18 @@ impl AnswerBody {
         let Some(mut watcher) = self.watcher.take() else { return };
         let is_whole = matches!(end, BodyEnd::Complete | BodyEnd::UntilClose);
         let (end, bytes) = (end.clone(), self.bytes);
-        let mut tell = move |is_told: bool| {
-            if !is_told {
-                watcher(BodyEvent::ReaderLeft);
+        let mut tell = move |word: Word| {
+            match word {
+                Word::Waits => return watcher(BodyEvent::Read),
+                Word::Over(false) => watcher(BodyEvent::ReaderLeft),
+                Word::Over(true) => {}
             }
             watcher(BodyEvent::Ended { end: &end, bytes });
         };
         match self.teller.take().filter(|_| is_whole) {
             Some(Teller::Flush(shared)) => shared.ends.after_flush(Box::new(tell)),
             Some(Teller::Receipt(receipt)) => receipt.after(Box::new(tell)),
-            None => tell(true),
+            None => tell(Word::Over(true)),
         }
     }
 

@@ -9,7 +9,9 @@
 //! parsers could read differently never gets past the listener, and that evidence is never better than what was seen.
 //! It refuses to retry, to follow redirects, to decode bodies and to know what a status means.
 
+mod ahead;
 pub mod answer;
+pub mod begun;
 pub mod body;
 mod counted;
 pub mod dial;

@@ -3,7 +3,6 @@
 //! It promises that status, reason, fields and bytes of an answer are the provider's, but for the fields of the hop and
 //! those the caller adds, and that a body which was cut upstream is cut here too.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,11 +15,13 @@ use http::{Response, Version, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use tokio::time::{Instant, Sleep, timeout_at};
+use tokio::time::Sleep;
 
 use forbear_core::command::Command;
 
-use super::answer::{AnswerBody, BodyCut, BodyEnd, BodyEvent, Teller, Watcher};
+use super::ahead::Ahead;
+use super::answer::{AnswerBody, BodyCut, Teller};
+use super::begun::Begun;
 use super::guard::Refusal;
 use super::headers;
 use super::incoming::{InCall, Shared};
@@ -66,10 +67,9 @@ enum Inner {
     Other(UnsyncBoxBody<Bytes, BodyCut>),
     Answer(AnswerBody),
     /// An answer whose beginning was read before it was decided to pass it on.
-    Begun {
-        frames: VecDeque<Frame<Bytes>>,
-        rest: Result<Option<AnswerBody>, BodyCut>,
-    },
+    Begun(Begun),
+    /// Over HTTP/2, where its stream reads on for an agent that takes nothing.
+    Ahead(Arc<Ahead>),
 }
 
 impl AgentBody {
@@ -109,12 +109,17 @@ impl AgentBody {
             body.told_by(Teller::Receipt(Arc::clone(&receipt)));
             self.receipt = Some(receipt);
         }
+        self.inner = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
+            Inner::Answer(body) => Inner::Ahead(Ahead::new(Begun::unread(body))),
+            Inner::Begun(begun) => Inner::Ahead(Ahead::new(begun)),
+            inner => inner,
+        };
         self
     }
 
     fn followed_answer(&mut self) -> Option<&mut AnswerBody> {
         match &mut self.inner {
-            Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. }
+            Inner::Answer(body) | Inner::Begun(Begun { rest: Ok(Some(body)), .. })
                 if matches!(self.keeper, Keeper::Follow) =>
             {
                 Some(body)
@@ -161,98 +166,17 @@ impl AgentBody {
     pub fn answer(body: AnswerBody) -> Self {
         Inner::Answer(body).into()
     }
+
+    /// What was read of an answer, then the rest as it comes.
+    #[must_use]
+    pub fn begun(begun: Begun) -> Self {
+        Inner::Begun(begun).into()
+    }
 }
 
 impl From<Inner> for AgentBody {
     fn from(inner: Inner) -> Self {
         Self { inner, cut: None, keeper: Keeper::None, in_call: None, receipt: None }
-    }
-}
-
-/// The beginning of an answer's body, read for its meaning and still fit to be passed on.
-#[derive(Debug)]
-pub struct Begun {
-    frames: VecDeque<Frame<Bytes>>,
-    rest: Result<Option<AnswerBody>, BodyCut>,
-}
-
-/// Reads an answer's body to its end, until more than `bytes_max` are there, or for so long; what is slower comes later.
-pub async fn begin(body: AnswerBody, bytes_max: usize, within: Duration) -> Begun {
-    begin_until(body, bytes_max, within, |_| false).await
-}
-
-/// As [`begin`], and no further than to what is `enough`: the end of the body is then still to come, so that it is told
-/// when the agent has it.
-pub async fn begin_until(
-    mut body: AnswerBody,
-    bytes_max: usize,
-    within: Duration,
-    enough: impl Fn(&Begun) -> bool,
-) -> Begun {
-    let mut begun = Begun { frames: VecDeque::new(), rest: Ok(None) };
-    let (mut bytes, until) = (0, Instant::now() + within);
-    while bytes <= bytes_max {
-        match timeout_at(until, body.frame()).await {
-            Ok(Some(Ok(frame))) => {
-                bytes += frame.data_ref().map_or(0, Bytes::len);
-                begun.frames.push_back(frame);
-                if enough(&begun) {
-                    break;
-                }
-            }
-            Ok(Some(Err(cut))) => return Begun { rest: Err(cut), ..begun },
-            Ok(None) => return begun,
-            Err(_) => break,
-        }
-    }
-    Begun { rest: Ok(Some(body)), ..begun }
-}
-
-impl Begun {
-    /// What was read, in one piece. Copies only if it came in several.
-    #[must_use]
-    pub fn bytes(&self) -> Bytes {
-        let mut data = self.frames.iter().filter_map(Frame::data_ref);
-        match (data.next(), data.next()) {
-            (None, _) => Bytes::new(),
-            (Some(only), None) => only.clone(),
-            (Some(first), Some(second)) => {
-                let mut all = Vec::from(&first[..]);
-                all.extend_from_slice(second);
-                data.for_each(|piece| all.extend_from_slice(piece));
-                all.into()
-            }
-        }
-    }
-
-    /// Whether that was all of it.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        matches!(self.rest, Ok(None))
-    }
-
-    /// How the body was cut, if it was.
-    #[must_use]
-    pub fn cut(&self) -> Option<&BodyCut> {
-        self.rest.as_ref().err()
-    }
-
-    /// As [`Begun::into_body`], with a watcher on what is still to come; it hears of an end that has come already.
-    #[must_use]
-    pub fn into_watched_body(mut self, mut watcher: Watcher) -> AgentBody {
-        let bytes = self.frames.iter().filter_map(Frame::data_ref).map(|d| d.len() as u64).sum();
-        match &mut self.rest {
-            Ok(Some(body)) => body.watch(watcher),
-            Ok(None) => watcher(BodyEvent::Ended { end: &BodyEnd::Complete, bytes }),
-            Err(cut) => watcher(BodyEvent::Ended { end: &BodyEnd::Cut(cut.0.clone()), bytes }),
-        }
-        self.into_body()
-    }
-
-    /// The same body for an agent: what was read, then the rest as it comes.
-    #[must_use]
-    pub fn into_body(self) -> AgentBody {
-        Inner::Begun { frames: self.frames, rest: self.rest }.into()
     }
 }
 
@@ -309,7 +233,7 @@ impl Body for AgentBody {
             && let Poll::Ready(Command::CancelUpstream { .. }) = mailbox.poll(cx)
         {
             // Letting go of the answer closes its connection and reports its end.
-            this.inner = Inner::Begun { frames: VecDeque::new(), rest: Err(BodyCut("it was cancelled".into())) };
+            this.inner = Inner::Begun(Begun::cut_off(BodyCut("it was cancelled".into())));
         }
         let (cut, grace) = match &mut this.cut {
             Some(kept_back) => kept_back,
@@ -331,10 +255,8 @@ impl Body for AgentBody {
             Inner::Whole(bytes) => bytes.is_none(),
             Inner::Other(body) => self.cut.is_none() && body.is_end_stream(),
             Inner::Answer(body) => self.cut.is_none() && body.is_end_stream(),
-            Inner::Begun { frames, rest } => {
-                let is_rest_over = |rest: &Option<AnswerBody>| rest.as_ref().is_none_or(Body::is_end_stream);
-                self.cut.is_none() && frames.is_empty() && rest.as_ref().is_ok_and(is_rest_over)
-            }
+            Inner::Begun(begun) => self.cut.is_none() && begun.is_end_stream(),
+            Inner::Ahead(ahead) => self.cut.is_none() && ahead.with(|begun| begun.is_end_stream()),
         }
     }
 
@@ -343,8 +265,8 @@ impl Body for AgentBody {
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
             Inner::Other(body) => body.size_hint(),
             Inner::Answer(body) => body.size_hint(),
-            // Its length is in the fields if the provider gave one; chunks stay chunks.
-            Inner::Begun { .. } => SizeHint::default(),
+            Inner::Begun(begun) => begun.size_hint(),
+            Inner::Ahead(ahead) => ahead.with(|begun| begun.size_hint()),
         }
     }
 }
@@ -355,27 +277,30 @@ impl Inner {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
             Self::Other(body) => Pin::new(body).poll_frame(cx),
             Self::Answer(body) => Pin::new(body).poll_frame(cx),
-            Self::Begun { frames, rest } => match (frames.pop_front(), rest) {
-                (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
-                (None, Ok(Some(body))) => Pin::new(body).poll_frame(cx),
-                (None, Ok(None)) => Poll::Ready(None),
-                (None, Err(cut)) => Poll::Ready(Some(Err(cut.clone()))),
-            },
+            Self::Begun(begun) => begun.poll_frame(cx),
+            Self::Ahead(ahead) => ahead.poll_frame(cx),
         }
     }
 }
 
 impl Drop for AgentBody {
     fn drop(&mut self) {
+        let inner = std::mem::replace(&mut self.inner, Inner::Whole(None));
+        let begun = match inner {
+            Inner::Answer(body) => Begun::unread(body),
+            Inner::Begun(begun) => begun,
+            Inner::Ahead(ahead) => ahead.with(|begun| std::mem::replace(begun, Begun::cut_off(BodyCut(String::new())))),
+            Inner::Whole(_) | Inner::Other(_) => return,
+        };
+        if let Some(receipt) = self.receipt.as_ref().filter(|_| !begun.frames.is_empty()) {
+            receipt.lose();
+        }
         let mailbox = match std::mem::replace(&mut self.keeper, Keeper::None) {
             Keeper::None | Keeper::Cut(_) => return,
             Keeper::Follow => None,
             Keeper::FollowUntilCut(mailbox) => Some(mailbox),
         };
-        let mut rest = match std::mem::replace(&mut self.inner, Inner::Whole(None)) {
-            Inner::Answer(body) | Inner::Begun { rest: Ok(Some(body)), .. } => body,
-            Inner::Begun { .. } | Inner::Whole(_) | Inner::Other(_) => return,
-        };
+        let Ok(Some(mut rest)) = begun.rest else { return };
         if rest.is_end_stream() {
             return;
         }

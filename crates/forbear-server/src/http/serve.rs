@@ -17,10 +17,11 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
+use super::ahead::Streams;
 use super::guard;
 use super::incoming::{self, AgentIo, Shared};
 use super::inward::Inward;
@@ -185,7 +186,7 @@ async fn connection<H, F>(
             }
         });
         let io = TokioIo::new(AgentIo::plain(stream, read, head_timeout, Arc::clone(&shared)));
-        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        let connection = hyper::server::conn::http2::Builder::new(Streams::default())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(u32::try_from(guard::HEAD_BYTES_MAX).unwrap_or(u32::MAX))
@@ -248,6 +249,7 @@ async fn drive<C>(
             if let Poll::Ready(ended) = inward.poll(cx, |cx| connection.as_mut().poll(cx)) {
                 return Poll::Ready(Woken::Ended(ended));
             }
+            shared.ends.still_waiting();
             if let (Some(mut idle), Some(max)) = (idle.as_mut().as_pin_mut(), idle_timeout) {
                 while idle.as_mut().poll(cx).is_ready() {
                     match shared.idle_until(max) {

@@ -22,14 +22,24 @@ use tokio::time::Instant;
 
 use super::incoming::Shared;
 
-/// Told whether the agent has it all, as far as that shows.
-type End = Box<dyn FnOnce(bool) + Send>;
+/// What an end hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The provider's part is over, and the agent has not taken its own at once. Said once, or not at all.
+    Waits,
+    /// Whether the agent has it all, as far as that shows. The last word.
+    Over(bool),
+}
+
+type End = Box<dyn FnMut(Word) + Send>;
 
 #[derive(Default)]
 pub(super) struct Ends {
     waiting: Mutex<Waiting>,
     any: AtomicBool,
     any_held: AtomicBool,
+    /// Some has not heard yet that it waits.
+    any_new: AtomicBool,
     /// Over HTTP/2: nothing was written since the last flush.
     is_flushed: AtomicBool,
     /// The one that polls an HTTP/2 connection.
@@ -38,14 +48,21 @@ pub(super) struct Ends {
 
 #[derive(Default)]
 struct Waiting {
-    ends: Vec<End>,
+    ends: Vec<Flushing>,
     held: Vec<Held>,
     is_over: bool,
+}
+
+/// An end over HTTP/1, told with the next flush.
+struct Flushing {
+    end: End,
+    is_new: bool,
 }
 
 /// An end over HTTP/2, told once its receipt is gone.
 struct Held {
     end: End,
+    is_new: bool,
     receipt: Weak<Receipt>,
     since: Instant,
     lost: Arc<AtomicBool>,
@@ -74,6 +91,11 @@ impl Receipt {
     /// Told once this is held by nobody, and what it was held for has left.
     pub(super) fn after(self: &Arc<Self>, end: End) {
         self.shared.ends.hold(end, Arc::downgrade(self), Arc::clone(&self.lost));
+    }
+
+    /// Something of it will not be taken.
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 }
 
@@ -108,7 +130,7 @@ impl Buf for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.as_ref().filter(|_| self.bytes.has_remaining()) {
-            receipt.lost.store(true, Ordering::Release);
+            receipt.lose();
         }
     }
 }
@@ -131,38 +153,63 @@ impl<C: Future> Future for Telling<'_, C> {
         let due = ends.due(this.untold_max);
         let polled = this.connection.as_mut().poll(cx);
         ends.polled(due);
+        ends.still_waiting();
         polled
     }
 }
 
 impl Ends {
     /// Told with the next flush; at once where the connection is over.
-    pub(super) fn after_flush(&self, end: End) {
+    pub(super) fn after_flush(&self, mut end: End) {
         let mut waiting = self.lock();
         if waiting.is_over {
             drop(waiting);
-            return end(false);
+            return end(Word::Over(false));
         }
-        waiting.ends.push(end);
+        waiting.ends.push(Flushing { end, is_new: true });
         self.any.store(true, Ordering::Release);
+        self.any_new.store(true, Ordering::Release);
     }
 
     /// Everything written so far is the kernel's.
     pub(super) fn flushed(&self) {
         if self.any.swap(false, Ordering::AcqRel) {
-            let ends = std::mem::take(&mut self.lock().ends);
-            ends.into_iter().for_each(|end| end(true));
+            let ends = {
+                let mut waiting = self.lock();
+                self.any_new.store(false, Ordering::Release);
+                std::mem::take(&mut waiting.ends)
+            };
+            ends.into_iter().for_each(|mut flushing| (flushing.end)(Word::Over(true)));
         }
     }
 
-    fn hold(&self, end: End, receipt: Weak<Receipt>, lost: Arc<AtomicBool>) {
+    /// After a poll of the connection: what was not told in it waits for its agent.
+    pub(super) fn still_waiting(&self) {
+        if !self.any_new.load(Ordering::Acquire) || !self.any_new.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut waiting = self.lock();
+        let Waiting { ends, held, .. } = &mut *waiting;
+        let new = ends.iter_mut().map(|f| (&mut f.end, &mut f.is_new));
+        for (end, is_new) in new.chain(held.iter_mut().map(|h| (&mut h.end, &mut h.is_new))) {
+            if std::mem::take(is_new) {
+                end(Word::Waits);
+            }
+        }
+    }
+
+    fn hold(&self, mut end: End, receipt: Weak<Receipt>, lost: Arc<AtomicBool>) {
         let mut waiting = self.lock();
         if waiting.is_over {
             drop(waiting);
-            return end(false);
+            return end(Word::Over(false));
         }
-        waiting.held.push(Held { end, receipt, since: Instant::now(), lost });
+        waiting.held.push(Held { end, is_new: true, receipt, since: Instant::now(), lost });
         self.any_held.store(true, Ordering::Release);
+        self.any_new.store(true, Ordering::Release);
+        drop(waiting);
+        // Its stream may have read ahead of a connection that has nothing to do.
+        self.poller.wake();
     }
 
     /// Something was given to the socket, or was to be.
@@ -196,9 +243,9 @@ impl Ends {
         let is_over = waiting.is_over;
         if self.is_flushed.load(Ordering::Relaxed) || is_over {
             drop(waiting);
-            return due.into_iter().for_each(|held| {
+            return due.into_iter().for_each(|mut held| {
                 let is_taken = held.receipt.strong_count() == 0 && !held.lost.load(Ordering::Acquire);
-                (held.end)(is_taken && !is_over);
+                (held.end)(Word::Over(is_taken && !is_over));
             });
         }
         waiting.held.extend(due);
@@ -211,7 +258,8 @@ impl Ends {
         waiting.is_over = true;
         let (ends, held) = (std::mem::take(&mut waiting.ends), std::mem::take(&mut waiting.held));
         drop(waiting);
-        ends.into_iter().chain(held.into_iter().map(|held| held.end)).for_each(|end| end(false));
+        let all = ends.into_iter().map(|flushing| flushing.end).chain(held.into_iter().map(|held| held.end));
+        all.for_each(|mut end| end(Word::Over(false)));
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -248,9 +296,9 @@ mod tests {
         let answer = || {
             let (receipt, told, told_all) = (Receipt::new(Arc::clone(&shared)), Arc::clone(&told), Arc::clone(&all));
             let piece = Piece::new(Bytes::from_static(b"ok"), Some(&receipt));
-            receipt.after(Box::new(move |is_told| {
-                told.fetch_add(1, Ordering::Relaxed);
-                told_all.fetch_add(u32::from(is_told), Ordering::Relaxed);
+            receipt.after(Box::new(move |word| {
+                told.fetch_add(u32::from(word != Word::Waits), Ordering::Relaxed);
+                told_all.fetch_add(u32::from(word == Word::Over(true)), Ordering::Relaxed);
             }));
             piece
         };
@@ -286,8 +334,8 @@ mod tests {
         let (ends, told) = (Ends::default(), Arc::new(AtomicU32::new(0)));
         let end = || {
             let told = Arc::clone(&told);
-            Box::new(move |_| {
-                told.fetch_add(1, Ordering::Relaxed);
+            Box::new(move |word| {
+                told.fetch_add(if word == Word::Waits { 100 } else { 1 }, Ordering::Relaxed);
             }) as End
         };
         let many = || told.load(Ordering::Relaxed);
@@ -297,10 +345,15 @@ mod tests {
         ends.flushed();
         ends.flushed();
         assert_eq!(many(), 1);
+        ends.still_waiting();
+        assert_eq!(many(), 1, "it was told in time");
         ends.after_flush(end());
+        ends.still_waiting();
+        ends.still_waiting();
+        assert_eq!(many(), 101, "it waits, which is said once");
         ends.over();
-        assert_eq!(many(), 2);
+        assert_eq!(many(), 102);
         ends.after_flush(end());
-        assert_eq!(many(), 3);
+        assert_eq!(many(), 103);
     }
 }

@@ -13,4 +13,5 @@ mod proven;
 mod reads;
 mod repeats;
 mod resends;
+mod untaken;
 mod writes;

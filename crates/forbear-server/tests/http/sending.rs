@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use forbear_core::effect::Evidence;
 use forbear_server::http::answer::{BodyEnd, BodyEvent};
+use forbear_server::http::begun::begin;
 use forbear_server::http::body::{Framing, Replay, UpstreamBody};
 use forbear_server::http::dial::client_config;
 use forbear_server::http::origin::Origin;
 use forbear_server::http::pool::{IDLE_MAX, Pool};
-use forbear_server::http::relay;
+use forbear_server::http::relay::AgentBody;
 use forbear_server::http::upstream::{Answer, SendError, SendOptions, Stage, send};
 use http::Request;
 use http_body_util::BodyExt;
@@ -161,9 +162,9 @@ async fn a_body_read_for_its_meaning_can_still_be_passed_on() {
         })
         .await;
         let answer = call(&pool(), &provider, options()).await.unwrap();
-        let begun = relay::begin(answer.body, bytes_max, PATIENCE).await;
+        let begun = begin(answer.body, bytes_max, PATIENCE).await;
         assert_eq!(begun.is_complete(), all);
         assert!(begun.bytes().starts_with(b"{}"));
-        assert_eq!(begun.into_body().collect().await.unwrap().to_bytes(), "{}[]");
+        assert_eq!(AgentBody::begun(begun).collect().await.unwrap().to_bytes(), "{}[]");
     }
 }
