@@ -57,6 +57,8 @@ enum Held {
 impl Call {
     /// Makes one attempt and tells the core; what the core says next comes back.
     pub(super) async fn attempt(&mut self, dispatch: Dispatch) -> Commands {
+        // Its only sending must not end by what is not an answer to it.
+        let is_once = matches!(self.body, Some(RequestBody::Once(_)));
         let Some(request) = self.request() else {
             let report = Report {
                 evidence: Evidence::NotSent,
@@ -70,7 +72,7 @@ impl Call {
         let left = clock.instant(dispatch.give_up_at).saturating_duration_since(Instant::now());
         let options = SendOptions {
             not_after: clock.instant(dispatch.send_not_after),
-            fresh: dispatch.fresh_connection,
+            fresh: dispatch.fresh_connection || is_once,
             connect_timeout: gateway.connect_timeout,
             head_timeout: gateway.head_timeout.min(left),
         };

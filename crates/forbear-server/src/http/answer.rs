@@ -93,15 +93,12 @@ impl AnswerBody {
         head: &response::Parts,
         incoming: Incoming,
         connection: Box<Http1>,
-        place: Arc<Place>,
+        place: Option<Arc<Place>>,
     ) -> Self {
         let has_body = *method != Method::HEAD
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !incoming.is_end_stream();
         let is_framed = incoming.size_hint().exact().is_some() || head.headers.contains_key(header::TRANSFER_ENCODING);
-        // A server that gave up on an idle connection may say so just when a request comes, and answer that one after all:
-        // the late answer would be taken for the next request's.
-        let place = (head.status != StatusCode::REQUEST_TIMEOUT).then_some(place);
         let source = Source::Http1 { incoming, connection: Some(connection), place };
         let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None, teller: None };
         if !has_body {

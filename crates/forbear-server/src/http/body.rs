@@ -5,6 +5,8 @@
 //! before reading a byte, an undeclared one as soon as it passes. The agent's `100-continue` is answered by the first poll of
 //! the body, so nothing is asked of an agent before [`receive`] is called.
 
+mod upstream;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -13,11 +15,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Version, header, request};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 use tokio::time::{Sleep, sleep, timeout};
+
+pub use upstream::UpstreamBody;
 
 /// How much of a body is kept, and how much is let through.
 #[derive(Debug, Clone, Copy)]
@@ -291,76 +295,6 @@ impl Once {
 
     fn fail(&self, error: BodyError) -> BodyError {
         self.progress.fault.get_or_init(|| error).clone()
-    }
-}
-
-/// A body on its way to a provider.
-#[derive(Debug)]
-pub struct UpstreamBody(Inner);
-
-#[derive(Debug)]
-enum Inner {
-    Replay { body: Arc<Replay>, next: usize },
-    Once(Box<Once>),
-}
-
-impl UpstreamBody {
-    /// One sending of a body that can be sent again.
-    #[must_use]
-    pub fn replay(body: &Arc<Replay>) -> Self {
-        Self(Inner::Replay { body: Arc::clone(body), next: 0 })
-    }
-
-    /// The one sending of a body that cannot.
-    #[must_use]
-    pub fn once(body: Box<Once>) -> Self {
-        Self(Inner::Once(body))
-    }
-
-    #[must_use]
-    pub fn framing(&self) -> Framing {
-        match &self.0 {
-            Inner::Replay { body, .. } => body.framing,
-            Inner::Once(body) => body.framing,
-        }
-    }
-}
-
-impl Body for UpstreamBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.0 {
-            Inner::Once(body) => body.poll_frame(cx),
-            Inner::Replay { body, next } => {
-                let at = *next;
-                *next += 1;
-                let data = body.chunks.get(at).cloned().map(Frame::data);
-                let trailers = || body.trailers.clone().filter(|_| at == body.chunks.len()).map(Frame::trailers);
-                Poll::Ready(data.or_else(trailers).map(Ok))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        // Chunks end with their own last chunk, which the sender writes only for a body that was not at its end yet.
-        match &self.0 {
-            Inner::Replay { body, next } => match body.framing {
-                Framing::None => true,
-                Framing::Length(_) => *next >= body.chunks.len() && body.trailers.is_none(),
-                Framing::Chunked => *next > body.chunks.len(),
-            },
-            Inner::Once(body) => body.prefix.is_empty() && body.rest.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match (self.framing(), &self.0) {
-            (Framing::None, _) => SizeHint::with_exact(0),
-            (Framing::Length(bytes), _) => SizeHint::with_exact(bytes),
-            (Framing::Chunked, _) => SizeHint::default(),
-        }
     }
 }
 

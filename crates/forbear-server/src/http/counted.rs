@@ -6,22 +6,51 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes written through one layer.
+/// Bytes written through one layer, and when the peer spoke.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Written(Arc<AtomicU64>);
+pub(super) struct Written(Arc<Layer>);
+
+#[derive(Debug, Default)]
+struct Layer {
+    bytes: AtomicU64,
+    /// The last write was not taken whole.
+    is_short: AtomicBool,
+    /// So many bytes were written when the peer first spoke, or more than ever are.
+    heard_at_bytes: AtomicU64,
+}
+
+const UNHEARD: u64 = u64::MAX;
 
 impl Written {
     pub(super) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.0.bytes.load(Ordering::Acquire)
     }
 
-    fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes as u64, Ordering::Release);
+    /// Forgets that the peer spoke.
+    pub(super) fn listen(&self) {
+        self.0.heard_at_bytes.store(UNHEARD, Ordering::Relaxed);
+    }
+
+    /// Nothing was written after the peer first spoke, and nothing was left over then.
+    pub(super) fn was_heard_last(&self) -> bool {
+        self.0.heard_at_bytes.load(Ordering::Relaxed) == self.bytes() && !self.0.is_short.load(Ordering::Relaxed)
+    }
+
+    fn hear(&self) {
+        if self.0.heard_at_bytes.load(Ordering::Relaxed) == UNHEARD {
+            self.0.heard_at_bytes.store(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    fn add(&self, written: &Poll<io::Result<usize>>, offered: usize) {
+        let taken = if let Poll::Ready(Ok(bytes)) = written { *bytes } else { 0 };
+        self.0.bytes.fetch_add(taken as u64, Ordering::Release);
+        self.0.is_short.store(taken < offered, Ordering::Relaxed);
     }
 }
 
@@ -43,15 +72,20 @@ impl<S> Counted<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.written.hear();
+        }
+        read
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let bytes = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        self.written.add(bytes);
-        Poll::Ready(Ok(bytes))
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.written.add(&written, buf.len());
+        written
     }
 
     fn poll_write_vectored(
@@ -59,9 +93,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let bytes = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
-        self.written.add(bytes);
-        Poll::Ready(Ok(bytes))
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.written.add(&written, bufs.iter().map(|buf| buf.len()).sum());
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::attentive::{Asks, Attentive};
 use super::counted::{Counted, Written};
 use super::origin::Origin;
 use super::socket::{Dialler, Socket};
@@ -54,6 +55,7 @@ pub(super) struct Dialed {
 pub(super) struct Counts {
     socket: Written,
     above_tls: Option<Written>,
+    asks: Asks,
 }
 
 /// The counters at one instant.
@@ -64,20 +66,42 @@ pub(super) struct Mark {
 }
 
 impl Counts {
+    /// The counters now. From here on it is noted when the peer speaks first.
     pub(super) fn mark(&self) -> Mark {
+        self.outer().listen();
+        self.now()
+    }
+
+    fn now(&self) -> Mark {
         Mark { socket: self.socket.bytes(), above_tls: self.above_tls.as_ref().map_or(0, Written::bytes) }
     }
 
     /// Whether it is proven that nothing was written since: one layer that took nothing suffices.
     pub(super) fn nothing_since(&self, mark: Mark) -> bool {
-        let now = self.mark();
+        let now = self.now();
         now.socket == mark.socket || (self.above_tls.is_some() && now.above_tls == mark.above_tls)
+    }
+
+    /// Whether all that was to be written had been when the peer spoke first since the mark. The caller knows whether
+    /// there was anything else to write.
+    pub(super) fn was_heard_last(&self) -> bool {
+        self.outer().was_heard_last()
+    }
+
+    /// Does something with the connection while its reads ask the kernel what is there.
+    pub(super) fn while_asking<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.asks.while_asking(look)
+    }
+
+    /// The layer that sees bytes of HTTP, and none of the handshake's.
+    fn outer(&self) -> &Written {
+        self.above_tls.as_ref().unwrap_or(&self.socket)
     }
 }
 
 pub(super) enum Transport {
-    Plain(Counted<Socket>),
-    Tls(Box<Counted<TlsStream<Counted<Socket>>>>),
+    Plain(Counted<Attentive>),
+    Tls(Box<Counted<TlsStream<Counted<Attentive>>>>),
 }
 
 /// The TLS settings of all connections.
@@ -133,10 +157,12 @@ pub(super) async fn dial(
     };
     let stream = stream.map_err(|what| DialError { stage: Stage::Connect, what })?;
     stream.set_nodelay();
+    let stream = Attentive::new(stream);
+    let asks = stream.asks();
     let stream = Counted::new(stream);
     let socket = stream.written();
     let Some(name) = origin.tls_name() else {
-        let counts = Counts { socket, above_tls: None };
+        let counts = Counts { socket, above_tls: None, asks };
         return Ok(Dialed { transport: Transport::Plain(stream), counts, is_http2: origin.http2_prior_knowledge() });
     };
     let handshake = TlsConnector::from(Arc::clone(tls)).connect(name.clone(), stream);
@@ -147,7 +173,7 @@ pub(super) async fn dial(
     };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
     let stream = Counted::new(stream);
-    let counts = Counts { socket, above_tls: Some(stream.written()) };
+    let counts = Counts { socket, above_tls: Some(stream.written()), asks };
     Ok(Dialed { transport: Transport::Tls(Box::new(stream)), counts, is_http2 })
 }
 

@@ -21,6 +21,8 @@ use super::pool::OpenPermit;
 
 /// Bytes of an answer's head.
 pub(super) const ANSWER_HEAD_BYTES_MAX: usize = 128 * 1024;
+/// No server gives a connection up so soon after it answered, or was connected to.
+const RESTED: Duration = Duration::from_millis(10);
 /// Header fields of an answer.
 const ANSWER_HEADERS_MAX: usize = 100;
 
@@ -83,6 +85,16 @@ impl Http1 {
     pub(super) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.poll(&mut cx).is_pending() && self.sender.is_ready()
+    }
+
+    /// The same, and of a connection that has rested long enough for its server to give it up, the kernel is asked too: the
+    /// runtime may not have heard of a last word yet.
+    pub(super) fn is_still_usable(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.idle_since) < RESTED {
+            return self.is_usable();
+        }
+        let counts = self.counts.clone();
+        counts.while_asking(|| self.is_usable())
     }
 
     pub(super) fn rest(&mut self, now: Instant) {

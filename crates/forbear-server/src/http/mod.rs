@@ -11,6 +11,7 @@
 
 mod ahead;
 pub mod answer;
+mod attentive;
 pub mod begun;
 pub mod body;
 mod counted;

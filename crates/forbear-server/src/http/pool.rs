@@ -201,13 +201,13 @@ impl Place {
         let idle = || {
             loop {
                 let mut http1 = locked(&self.idle).pop()?;
-                if self.is_young(&http1, now) && http1.is_usable() {
+                if self.is_young(&http1, now) && http1.is_still_usable(now) {
                     return Some(http1);
                 }
             }
         };
         let used = if fresh { None } else { idle() };
-        used.or_else(|| self.warm.take(|http1| self.is_young(http1, now))).map(Taken::Http1)
+        used.or_else(|| self.warm.take(now, |http1| self.is_young(http1, now))).map(Taken::Http1)
     }
 
     /// Whether a call would find a connection to share.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -67,6 +69,19 @@ impl Socket {
     pub(super) fn set_nodelay(&self) {
         if let Self::Tcp(stream) = self {
             let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// What is there now, though the runtime may not have heard of it. A pipe's runtime is the peer's own.
+    pub(super) fn read_now(&self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self::Tcp(stream) = self else { return Poll::Pending };
+        match rustix::net::recv(stream, buf.initialize_unfilled(), RecvFlags::DONTWAIT) {
+            Ok((_, bytes)) => {
+                buf.advance(bytes);
+                Poll::Ready(Ok(()))
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Poll::Pending,
+            Err(e) => Poll::Ready(Err(e.into())),
         }
     }
 

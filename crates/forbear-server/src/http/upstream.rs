@@ -2,7 +2,8 @@
 //!
 //! It promises that evidence is never better than what was seen: `not_sent` only if no byte of the request was taken by
 //! the socket (or by the layer above TLS), or the connection gave the request back; `refused` only by HTTP/2 proof; all
-//! else is `unknown`. `not_after` is checked, and `confirm` asked, immediately before
+//! else is `unknown`; so is an answer on a connection that was open before, if it came before the request had left whole: it
+//! may be a last word about something else. `not_after` is checked, and `confirm` asked, immediately before
 //! the first byte. It refuses to retry and to follow redirects:
 //! the one thing it does twice is to dial, when a kept connection turned out dead and gave the request back untouched.
 
@@ -115,13 +116,21 @@ pub async fn send(
                 http1::prepare(&mut request);
                 let mark = connection.counts().mark();
                 let method = request.method().clone();
+                let all_taken = request.body_mut().taken();
                 match connection.exchange(*request, options.head_timeout).await {
                     Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                         let what = "the provider switched protocols without being asked";
                         return Err(SendError::new(Evidence::Unknown, Stage::AwaitHead, what.into()));
                     }
+                    // It may have been said before there was a request.
+                    Ok(_) if reused && !(all_taken.is_so() && connection.counts().was_heard_last()) => {
+                        let what =
+                            "the connection had been open before, and an answer came before the request had left";
+                        return Err(SendError::new(Evidence::Unknown, Stage::AwaitHead, what.into()));
+                    }
                     Ok(response) => {
                         let (head, incoming) = response.into_parts();
+                        let place = (!is_last_word(&head, reused)).then_some(place);
                         let body = AnswerBody::http1(&method, &head, incoming, connection, place);
                         return Ok(Answer { head, body, reused, protocol: Version::HTTP_11 });
                     }
@@ -168,6 +177,12 @@ pub async fn send(
             }
         }
     }
+}
+
+/// A server that gave up on an idle connection may say so just when a request comes, and answer that one after all: the
+/// late answer would be taken for the next request's.
+fn is_last_word(head: &response::Parts, reused: bool) -> bool {
+    head.status == StatusCode::REQUEST_TIMEOUT || reused && head.status == StatusCode::BAD_REQUEST
 }
 
 impl SendError {

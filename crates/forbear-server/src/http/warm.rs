@@ -58,13 +58,13 @@ impl Warm {
     }
 
     /// The youngest that is still good.
-    pub(super) fn take(&self, is_young: impl Fn(&Http1) -> bool) -> Option<Box<Http1>> {
+    pub(super) fn take(&self, now: Instant, is_young: impl Fn(&Http1) -> bool) -> Option<Box<Http1>> {
         if !self.is_wanted() {
             return None;
         }
         let taken = loop {
             let Some(mut http1) = locked(&self.unused).pop() else { break None };
-            if is_young(&http1) && http1.is_usable() {
+            if is_young(&http1) && http1.is_still_usable(now) {
                 break Some(http1);
             }
         };

@@ -66,6 +66,31 @@ async fn a_connection_that_said_408_is_not_used_again() {
     }
 }
 
+/// A 400 cannot be told from the answer to what was asked; what comes after it on that connection is nobody's.
+#[tokio::test]
+async fn a_used_connection_that_said_400_is_not_used_again() {
+    for path in ["read", "keyed"] {
+        let peer = Peer::start(play(|mut conn: Conn| async move {
+            let mut n = 0;
+            while let Some(head) = conn.head().await {
+                conn.body(&head).await;
+                let answer = match (conn.n, n) {
+                    (0, 1) => "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+                    (0, 2) => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale",
+                    _ => OK,
+                };
+                n += 1;
+                conn.io.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }))
+        .await;
+        let came = calls(&peer, false, &[path, path, path]).await;
+        assert!(came[1].head.contains(" 400 "), "{path}: {}", came[1].head);
+        assert_eq!(came[2].body, "ok", "{path}: {}", came[2].head);
+        assert_eq!(peer.counts.seen(), (2, 3, 3), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn an_uncertain_write_takes_a_new_connection_where_answers_could_be_mixed_up() {
     let paths = ["read", "uncertain", "read", "keyed", "uncertain"];

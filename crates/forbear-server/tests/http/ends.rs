@@ -138,8 +138,12 @@ async fn connections_are_reused_after_complete_answers_only() {
 
 #[tokio::test]
 async fn a_kept_connection_that_closed_or_spoke_unasked_is_not_used() {
-    // FB-067, and a stale 408 that would be taken for the next answer.
-    for last_word in ["", "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"] {
+    // FB-067, and a stale 408 or 400 that would be taken for the next answer.
+    for last_word in [
+        "",
+        "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    ] {
         let speak = Arc::new(Semaphore::new(0));
         let spoken = Arc::new(Semaphore::new(0));
         let (speaks, says) = (Arc::clone(&speak), Arc::clone(&spoken));

@@ -11,4 +11,5 @@ mod http2;
 mod refused;
 mod rig;
 mod sending;
+mod stale;
 mod warm;
