@@ -12,6 +12,9 @@ pub trait Journal: Send + Sync {
     /// When nothing is taken; the caller's state must not go on as if it had been.
     fn append(&self, batch: Batch) -> Result<(), AppendError>;
 
+    /// Why it takes nothing, where that is known.
+    fn failure(&self) -> Option<StoreError>;
+
     /// Forgets an action's sealed content some time soon.
     ///
     /// # Errors
@@ -53,6 +56,10 @@ pub trait Journal: Send + Sync {
 impl Journal for Store {
     fn append(&self, batch: Batch) -> Result<(), AppendError> {
         Self::append(self, batch)
+    }
+
+    fn failure(&self) -> Option<StoreError> {
+        Self::failure(self)
     }
 
     fn delete_content(&self, action: ActionId) -> Result<(), AppendError> {

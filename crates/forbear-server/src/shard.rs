@@ -322,7 +322,8 @@ impl Shard {
         tracing::error!(%error, "the journal takes nothing more; no write is sent until it does");
         self.written.send_modify(Written::failed);
         let now = self.clock.now();
-        for command in inner.core.handle(now, Input::AppendFailed { why: error.to_string() }) {
+        let why = store.failure().map_or_else(|| error.to_string(), |failure| failure.to_string());
+        for command in inner.core.handle(now, Input::AppendFailed { why }) {
             inner.route(command, own, mine);
         }
         self.frozen.notify_one();

@@ -80,7 +80,7 @@ impl StoreError {
                 "Keep the directory as it is, check the disk, and restore the last good copy into another directory."
             }
             Self::Full { .. } => {
-                "Free space on the disk or raise the limit: a server that runs goes on by itself then, one that ended is started again."
+                "Free space on the disk or raise the limit: a server that runs goes on by itself then, one that was refused its first start is started again."
             }
             Self::Io { .. } => "Check the disk and the directory's permissions; the server tries again by itself.",
             Self::Unreadable { .. } => "Use the program version that wrote the event, or a newer one.",

@@ -70,7 +70,8 @@ pub struct Reopened {
 }
 
 impl Store {
-    /// Takes the directory, makes or migrates the database, checks the tail and starts the writer.
+    /// Takes the directory, makes or migrates the database, checks the tail and starts the writer. On a full disk it gives
+    /// what the journal holds, and is as one that failed: it accepts nothing until [`Store::reopen`] succeeds.
     pub fn open(options: Options, on_durable: OnDurable) -> Result<Opened, StoreError> {
         let claim = schema::claim(&options.dir)?;
         let mut store = Self {
@@ -82,10 +83,33 @@ impl Store {
             options,
             claim,
         };
-        let Started { reopened: Reopened { snapshot, tail, last_seq }, log_id, writer } = store.start(false)?;
+        let (Reopened { snapshot, tail, last_seq }, log_id) = match store.start(false) {
+            Ok(Started { reopened, log_id, writer }) => {
+                store.writer = Mutex::new(Some(writer));
+                (reopened, log_id)
+            }
+            Err(full @ StoreError::Full { .. }) => {
+                // What cannot even be read (a journal that was never made) is refused for the first reason.
+                let read = store.read().map_err(|_| full.clone())?;
+                tracing::error!(code = full.code(), error = %full, "the journal cannot be written: {}", full.what_to_do());
+                store.outgoing.stop(full);
+                read
+            }
+            Err(error) => return Err(error),
+        };
         store.log_id = log_id;
-        store.writer = Mutex::new(Some(writer));
         Ok(Opened { store, snapshot, tail, last_seq, log_id })
+    }
+
+    /// What the journal holds, without writing to it.
+    fn read(&self) -> Result<(Reopened, LogId), StoreError> {
+        let conn = schema::open_for_reading(&self.options.dir)?;
+        let log_id = recover::base(&conn)?.head.log;
+        schema::hold_to_log(&self.claim, &self.options.dir, log_id)?;
+        let recovered = recover::recover(&conn)?;
+        let tail = Tail::new(&self.options.dir, &recovered)?;
+        let Recovered { head, snapshot } = recovered;
+        Ok((Reopened { snapshot, tail, last_seq: Seq(head.seq) }, log_id))
     }
 
     /// Opens again after a failure, once the disk takes writes; until then it says why not and may be asked again. The caller's state must be rebuilt from what this gives; batches that were not

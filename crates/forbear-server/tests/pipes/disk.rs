@@ -225,6 +225,11 @@ impl Journal for Gate {
         Ok(())
     }
 
+    fn failure(&self) -> Option<StoreError> {
+        let inner = self.0.lock();
+        inner.store.as_ref().and_then(Store::failure)
+    }
+
     fn delete_content(&self, action: ActionId) -> Result<(), AppendError> {
         let inner = self.0.lock();
         self.0.world.forgets(action);

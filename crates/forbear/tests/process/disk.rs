@@ -26,6 +26,8 @@ const CONFIG: &str = "providers: {p: {base_url: $BASE}}\n";
 const THAWS_WITHIN: Duration = Duration::from_secs(15);
 /// Writes until a full disk is met: what is preallocated takes some.
 const WRITES_MAX: usize = 2_000;
+/// A write that makes the database larger, and is below the bodies that are kept whole.
+const LONG_BYTES: usize = 200_000;
 /// Room for the database, and not for much more.
 const DISK_BYTES: &str = "size=6m";
 
@@ -137,6 +139,57 @@ async fn starved(home: &Home, server: Server, disk: &Disk, provider: &Provider) 
     }
     server.stop().await;
     recorded(home, &acknowledged);
+}
+
+/// Killed when nothing more could be written, a server is there for reads at its next start, says why it takes no write, and
+/// goes on by itself.
+#[tokio::test]
+async fn a_start_after_a_kill_on_a_full_disk_is_frozen_until_there_is_room() {
+    let provider = provider(SCENARIO).await;
+    let mut home = Home::new(CONFIG, &provider.base_url());
+    let Some(mounted) = Mounted::new(home.path().join("disk")) else {
+        // Whoever may not mount has the store's own test of it.
+        return;
+    };
+    home.data = mounted.0.join("data");
+    let server = home.start().await;
+    let mut acknowledged = vec!["before".to_owned()];
+    // The log holds what the database has no room for: only with some can the one be brought into the other.
+    let long = Call::post("/p/w", "x".repeat(LONG_BYTES)).with("forbear-task", "before");
+    assert_eq!(server.ask(&long).await.status, 201);
+    let disk = Disk::Small(mounted);
+    disk.starve(&server);
+    for n in 0..WRITES_MAX {
+        let name = format!("full-{n}");
+        if server.ask(&write(&name)).await.status != 201 {
+            break;
+        }
+        acknowledged.push(name);
+    }
+    assert!(server.not_ready().await.is_some());
+    server.kill().await;
+
+    let server = home.start().await;
+    let why = server.not_ready().await.expect("it is not ready");
+    assert!(why.contains("no space is left for the journal"), "{why}");
+    for n in 0..3 {
+        let name = format!("frozen-{n}");
+        refused_unsent(&provider, &name, &server.ask(&write(&name)).await);
+        assert_eq!(server.ask(&Call::get("/p/r")).await.status, 200, "reads go on");
+    }
+    // Killed once more, it is none the worse for it.
+    server.kill().await;
+    let server = home.start().await;
+    refused_unsent(&provider, "frozen", &server.ask(&write("frozen")).await);
+    disk.relieve(&server);
+    until("it is ready", THAWS_WITHIN, async || server.not_ready().await.is_none()).await;
+    for name in ["frozen-0", "after"] {
+        assert_eq!(server.ask(&write(name)).await.status, 201);
+        assert_eq!(arrivals_of(&provider, name), 1);
+        acknowledged.push(name.to_owned());
+    }
+    server.stop().await;
+    recorded(&home, &acknowledged);
 }
 
 fn recorded(home: &Home, acknowledged: &[String]) {
