@@ -134,6 +134,10 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode as Code;
         let message = error.to_string();
+        // The log's index is a file too, and this says that there was no room to make it.
+        if error.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::Full { message };
+        }
         match error.sqlite_error_code() {
             Some(Code::DiskFull) => Self::Full { message },
             Some(Code::DatabaseBusy | Code::DatabaseLocked) => Self::Busy { message },

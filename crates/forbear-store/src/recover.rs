@@ -98,9 +98,12 @@ pub struct Tail {
 
 impl Tail {
     pub(crate) fn new(dir: &Path, recovered: &Recovered) -> Result<Self, StoreError> {
-        let conn = schema::open_for_reading(dir)?;
+        Ok(Self::reading(schema::open_for_reading(dir)?, recovered))
+    }
+
+    pub(crate) fn reading(conn: Connection, recovered: &Recovered) -> Self {
         let after = recovered.snapshot.as_ref().map_or(0, |s| s.seq.0);
-        Ok(Self { conn, next_seq: after.saturating_add(1), last_seq: recovered.head.seq, row: VecDeque::new() })
+        Self { conn, next_seq: after.saturating_add(1), last_seq: recovered.head.seq, row: VecDeque::new() }
     }
 
     fn read_row(&mut self) -> Result<(), StoreError> {

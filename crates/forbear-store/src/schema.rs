@@ -156,6 +156,18 @@ pub(crate) fn open_for_reading(dir: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
+/// The only connection to a database: it has the log's index in memory, and so needs no room on the disk to read.
+pub(crate) fn open_alone(dir: &Path) -> Result<Connection, StoreError> {
+    let path = database_path(dir);
+    let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // Before the first look at the log: later it would change nothing.
+    conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    prepare(&conn)?;
+    let found = check_ours(&conn, &path)?;
+    // Only what needs no migration, which would have to write.
+    if found == version_after(MIGRATIONS) { Ok(conn) } else { Err(StoreError::Missing { dir: dir.to_owned() }) }
+}
+
 /// Whether the disk takes a durable write of some size again: what a store that failed must show before it goes on, so
 /// that it does not fail at the first append once more.
 pub(crate) fn probe(conn: &Connection) -> Result<(), StoreError> {

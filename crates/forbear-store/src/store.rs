@@ -101,13 +101,13 @@ impl Store {
         Ok(Opened { store, snapshot, tail, last_seq, log_id })
     }
 
-    /// What the journal holds, without writing to it.
+    /// What the journal holds, without writing to it. Nobody else reads until the tail was read.
     fn read(&self) -> Result<(Reopened, LogId), StoreError> {
-        let conn = schema::open_for_reading(&self.options.dir)?;
+        let conn = schema::open_alone(&self.options.dir)?;
         let log_id = recover::base(&conn)?.head.log;
         schema::hold_to_log(&self.claim, &self.options.dir, log_id)?;
         let recovered = recover::recover(&conn)?;
-        let tail = Tail::new(&self.options.dir, &recovered)?;
+        let tail = Tail::reading(conn, &recovered);
         let Recovered { head, snapshot } = recovered;
         Ok((Reopened { snapshot, tail, last_seq: Seq(head.seq) }, log_id))
     }
