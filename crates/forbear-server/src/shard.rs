@@ -140,6 +140,12 @@ impl Shard {
         own
     }
 
+    /// As the core's: whether news of an agent's leaving would change what becomes of this call.
+    #[must_use]
+    pub fn may_repeat_one_who_leaves(&self, request: &Request) -> bool {
+        self.lock().core.may_repeat_one_who_leaves(request)
+    }
+
     /// Something happened to a call; its own next commands are handed back in order.
     pub fn tell(&self, action: ActionId, input: Input) -> Commands {
         self.visit(Some(action), input)

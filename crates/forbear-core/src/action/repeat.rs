@@ -78,6 +78,18 @@ impl Coordinator {
         worst
     }
 
+    /// Whether this call is equal to one whose agent is thought to be there, and would join it if that had left: who asks
+    /// again right after leaving may come before the news of it does.
+    #[must_use]
+    pub fn may_repeat_one_who_leaves(&self, request: &Request) -> bool {
+        let Some(digest) = request.content_digest.filter(|_| request.rank.writes() && !request.observe) else {
+            return false;
+        };
+        let is_named = names(request.key.as_ref(), request.reference_key.as_ref()).next().is_some();
+        let mut equal = self.durable.with_content(&request.scope, &request.route, digest);
+        !is_named && request.mark != Mark::Repeat && equal.any(|known| self.is_heard(known.action))
+    }
+
     fn standing(&self, request: &Request, known: Known<'_>, how: Option<Joined>, now: Now) -> Repeat {
         if self.live.contains_key(&known.action) {
             return how.map_or(Repeat::No, |how| Repeat::Joins(known.action, how));

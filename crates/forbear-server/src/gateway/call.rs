@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use forbear_audit::seal::{Place, Sealed};
 use forbear_core::command::{Command, Commands, Stamp};
@@ -30,6 +31,9 @@ use forbear_api::problem::Kind;
 
 /// RFC 8470 section 5.1: there at all, it says so.
 const EARLY_DATA: &str = "early-data";
+/// An agent that left is known to have left by then. So long an equal write without a name waits where that would join it to
+/// the one before it.
+const LEAVING_SHOWS: Duration = Duration::from_millis(100);
 
 /// Bytes of request bodies that are held for a resend, over all calls.
 #[derive(Debug)]
@@ -109,6 +113,9 @@ async fn answered(mut call: Box<Call>, incoming: Incoming) -> Response<AgentBody
         Err(e) => return own::refusal(&Refusal::new(Kind::InternalError, e.to_string())),
     };
     let asked = call.asked(false);
+    if writes && call.gateway.shard.may_repeat_one_who_leaves(&asked) {
+        tokio::time::sleep(LEAVING_SHOWS).await;
+    }
     call.admitted = true;
     let first = call.gateway.shard.admit(Box::new(asked), content, &call.mailbox);
     if !call.outlives_agent() {

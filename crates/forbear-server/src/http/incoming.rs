@@ -195,6 +195,11 @@ impl AsyncRead for AgentIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let read = this.read(cx, buf);
+        match &read {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => this.shared.ends.shown(true),
+            Poll::Ready(Err(_)) => this.shared.ends.shown(false),
+        }
         this.shared.is_read.store(read.is_pending(), Ordering::Relaxed);
         read
     }
@@ -306,7 +311,7 @@ impl AsyncWrite for AgentIo {
         }
         ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
         if this.watch.is_some() {
-            this.shared.ends.flushed();
+            this.shared.ends.flushed(|| this.stream.has_left());
         } else {
             this.shared.ends.all_flushed();
         }

@@ -250,6 +250,7 @@ async fn drive<C>(
                 return Poll::Ready(Woken::Ended(ended));
             }
             shared.ends.still_waiting();
+            shared.ends.rested();
             if let (Some(mut idle), Some(max)) = (idle.as_mut().as_pin_mut(), idle_timeout) {
                 while idle.as_mut().poll(cx).is_ready() {
                     match shared.idle_until(max) {
@@ -258,7 +259,11 @@ async fn drive<C>(
                     }
                 }
             }
-            if shared.is_unwatched() { looks.poll_tick(cx).map(|_| Woken::Look) } else { Poll::Pending }
+            if shared.is_unwatched() || shared.ends.any_resting() {
+                looks.poll_tick(cx).map(|_| Woken::Look)
+            } else {
+                Poll::Pending
+            }
         });
         tokio::select! {
             biased;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -69,6 +70,19 @@ impl Socket {
     pub(super) fn set_nodelay(&self) {
         if let Self::Tcp(stream) = self {
             let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// Whether the peer has closed or reset the connection by now, as the kernel knows it.
+    pub(super) fn has_left(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => {
+                let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
+                let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+                poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+                    && asked[0].revents().intersects(gone)
+            }
+            Self::Pipe(pipe) => pipe.is_read_closed(),
         }
     }
 

@@ -3,11 +3,14 @@
 //! A write that is on record as done is one whose agent knows it: were the end told when the last piece was handed to
 //! hyper, a kill just then would leave it so, and the agent without its answer. It would ask again, and act twice.
 //!
+//! Over HTTP/1 an end then rests a while: an agent that left without having read its answer shows by its connection, which is
+//! closed before the answer came, or reset after it. It is told once the agent asks for more, closes in order, or stays.
+//!
 //! Over HTTP/2 a piece may wait in h2 for the agent's window. Each piece of a write's answer holds its [`Receipt`], and so
 //! does the body, which hyper keeps until the frame that ends the answer is queued. Once nobody holds it, the end is told
 //! after a poll of the connection that began later and left nothing unflushed. A piece that was dropped before it was taken, as
 //! when the stream is reset, was lost: then, and where the connection ends first, the agent counts as gone, and what it did as
-//! perhaps not told. What this cannot see: whether an agent has read what its socket has taken.
+//! perhaps not told. What this cannot see over HTTP/2: whether an agent has read what its socket has taken.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,11 +36,15 @@ pub(super) enum Word {
 
 type End = Box<dyn FnMut(Word) + Send>;
 
+/// How long an agent that left may take to show it.
+const RESTS: Duration = Duration::from_millis(100);
+
 #[derive(Default)]
 pub(super) struct Ends {
     waiting: Mutex<Waiting>,
     any: AtomicBool,
     any_held: AtomicBool,
+    any_resting: AtomicBool,
     /// Some has not heard yet that it waits.
     any_new: AtomicBool,
     /// Over HTTP/2: nothing was written since the last flush.
@@ -50,6 +57,7 @@ pub(super) struct Ends {
 struct Waiting {
     ends: Vec<Flushing>,
     held: Vec<Held>,
+    resting: Vec<(Flushing, Instant)>,
     is_over: bool,
 }
 
@@ -171,16 +179,47 @@ impl Ends {
         self.any_new.store(true, Ordering::Release);
     }
 
-    /// Everything written so far is the kernel's.
-    pub(super) fn flushed(&self) {
-        if self.any.swap(false, Ordering::AcqRel) {
-            let ends = {
-                let mut waiting = self.lock();
-                self.any_new.store(false, Ordering::Release);
-                std::mem::take(&mut waiting.ends)
-            };
-            ends.into_iter().for_each(|mut flushing| (flushing.end)(Word::Over(true)));
+    /// Everything written so far is the kernel's. Whether the agent `has_left` by then is asked only where it matters.
+    pub(super) fn flushed(&self, has_left: impl FnOnce() -> bool) {
+        if !self.any.swap(false, Ordering::AcqRel) {
+            return;
         }
+        let has_left = has_left();
+        let mut waiting = self.lock();
+        let ends = std::mem::take(&mut waiting.ends);
+        if has_left {
+            drop(waiting);
+            return ends.into_iter().for_each(|mut flushing| (flushing.end)(Word::Over(false)));
+        }
+        let now = Instant::now();
+        waiting.resting.extend(ends.into_iter().map(|flushing| (flushing, now)));
+        self.any_resting.store(true, Ordering::Release);
+    }
+
+    pub(super) fn any_resting(&self) -> bool {
+        self.any_resting.load(Ordering::Acquire)
+    }
+
+    /// The agent has shown what became of what it was sent: it goes on, or it is gone.
+    pub(super) fn shown(&self, is_told: bool) {
+        if self.any_resting() {
+            self.wake_up(is_told, |_| true);
+        }
+    }
+
+    /// Ends of agents that have stayed are told.
+    pub(super) fn rested(&self) {
+        if self.any_resting() {
+            self.wake_up(true, |since| since.elapsed() >= RESTS);
+        }
+    }
+
+    fn wake_up(&self, is_told: bool, is_due: impl Fn(&Instant) -> bool) {
+        let mut waiting = self.lock();
+        let due: Vec<_> = waiting.resting.extract_if(.., |(_, since)| is_due(since)).collect();
+        self.any_resting.store(!waiting.resting.is_empty(), Ordering::Release);
+        drop(waiting);
+        due.into_iter().for_each(|(mut flushing, _)| (flushing.end)(Word::Over(is_told)));
     }
 
     /// After a poll of the connection: what was not told in it waits for its agent.
@@ -189,8 +228,8 @@ impl Ends {
             return;
         }
         let mut waiting = self.lock();
-        let Waiting { ends, held, .. } = &mut *waiting;
-        let new = ends.iter_mut().map(|f| (&mut f.end, &mut f.is_new));
+        let Waiting { ends, held, resting, .. } = &mut *waiting;
+        let new = ends.iter_mut().chain(resting.iter_mut().map(|(f, _)| f)).map(|f| (&mut f.end, &mut f.is_new));
         for (end, is_new) in new.chain(held.iter_mut().map(|h| (&mut h.end, &mut h.is_new))) {
             if std::mem::take(is_new) {
                 end(Word::Waits);
@@ -252,8 +291,9 @@ impl Ends {
         self.any_held.store(true, Ordering::Release);
     }
 
-    /// The connection is over: slots come back, whatever was told.
+    /// The connection is over: slots come back, whatever was told. What rests was taken by the kernel at least.
     pub(super) fn over(&self) {
+        self.shown(true);
         let mut waiting = self.lock();
         waiting.is_over = true;
         let (ends, held) = (std::mem::take(&mut waiting.ends), std::mem::take(&mut waiting.held));
@@ -339,14 +379,15 @@ mod tests {
             }) as End
         };
         let many = || told.load(Ordering::Relaxed);
-        ends.flushed();
+        ends.flushed(|| false);
         ends.after_flush(end());
         assert_eq!(many(), 0);
-        ends.flushed();
-        ends.flushed();
+        ends.flushed(|| false);
+        ends.flushed(|| false);
+        ends.rested();
+        assert_eq!(many(), 0, "its agent may have left unread what was sent");
+        ends.shown(true);
         assert_eq!(many(), 1);
-        ends.still_waiting();
-        assert_eq!(many(), 1, "it was told in time");
         ends.after_flush(end());
         ends.still_waiting();
         ends.still_waiting();

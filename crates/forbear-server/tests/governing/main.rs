@@ -8,6 +8,7 @@ mod advising;
 mod below;
 mod cancelling;
 mod http2;
+mod leavers;
 mod observing;
 mod proven;
 mod reads;
