@@ -9,6 +9,7 @@ mod rig;
 
 mod answers;
 mod boundaries;
+mod closing;
 mod codes;
 mod lanes;
 mod leaving;
