@@ -3,6 +3,7 @@
 //! asked in [`policy::check`](crate::policy::check).
 
 mod below;
+mod lookup;
 mod quota;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use crate::classify::Closes;
 use crate::policy::Mode;
 
 pub use below::{AttemptsBelow, Counted};
+pub use lookup::{LookupBy, LookupRule};
 pub use quota::{RateRule, ScopeRule};
 
 /// One provider's contract. Every member has a default, so that a contract says only what is special.
@@ -78,6 +80,8 @@ pub struct Contract {
     pub idempotency: Option<Idempotency>,
     /// The error member that this provider's clients read.
     pub error_shape: ErrorShape,
+    /// How a write whose outcome is unknown is found at the provider.
+    pub lookups: Vec<LookupRule>,
     /// Better ways than what a run does call by call, told with an answer once a run.
     pub advice: Vec<AdviceRule>,
     /// Response headers in which a layer between Forbear and the provider says how often it sent the call itself. Those sends
@@ -116,6 +120,7 @@ impl Default for Contract {
             url_headers: vec!["link".into(), "location".into(), "operation-location".into()],
             idempotency: None,
             error_shape: ErrorShape::Problem,
+            lookups: Vec::new(),
             advice: Vec::new(),
             attempts_below: Vec::new(),
             stream: StreamRule::default(),
@@ -161,7 +166,7 @@ impl ScopeLimits {
 }
 
 /// What one kind of call is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteRule {
     /// Method and path template: `POST /v1/charges/{id}`; `{name}` is one segment, `{name}:verb` one that ends so, a last
@@ -176,6 +181,10 @@ pub struct RouteRule {
     /// The effect of one send and of many is the same, and repeating it needs no key.
     #[serde(default)]
     pub repeatable: bool,
+    /// Equal reads that are open at once may be one send, whose answer is for all who ask: nobody minds one that began before
+    /// the call did.
+    #[serde(default)]
+    pub coalescable: bool,
     /// A success here may hold an error that a code with its status tells. With no such route in a contract, all are.
     #[serde(default)]
     pub disguised: bool,

@@ -78,7 +78,7 @@ pub fn schema() -> Json {
 }
 
 /// The types whose values stand in lists, so that no default is under them.
-const RULES: [&str; 4] = ["RouteRule", "LimitHeader", "CodeRule", "WaitRule"];
+const RULES: [&str; 6] = ["RouteRule", "LimitHeader", "CodeRule", "WaitRule", "AdviceRule", "LookupRule"];
 
 /// The schema of the configuration with the defaults filled in, where everything must be there.
 fn merged_schema() -> Json {

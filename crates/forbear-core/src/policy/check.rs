@@ -4,6 +4,7 @@
 
 mod contract;
 mod quota;
+mod lookup;
 
 use super::{ClassRule, Policy, Rank};
 

@@ -173,10 +173,7 @@ mod tests {
         let route = |pattern: &str, class: &str| RouteRule {
             pattern: pattern.into(),
             class: class.into(),
-            idempotency_header: None,
-            repeatable: false,
-            disguised: false,
-            content_ignores: vec![],
+            ..RouteRule::default()
         };
         let contract = Contract {
             base_url: "https://api.example.com".into(),

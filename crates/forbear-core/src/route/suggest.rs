@@ -142,14 +142,7 @@ mod tests {
     }
 
     fn suggested(routes: &[(&str, SeenRoute)]) -> Vec<(String, &'static str, u64, Option<String>)> {
-        let rule = RouteRule {
-            pattern: "POST /v1/known/{thing}".into(),
-            class: "read".into(),
-            idempotency_header: None,
-            repeatable: false,
-            disguised: false,
-            content_ignores: vec![],
-        };
+        let rule = RouteRule { pattern: "POST /v1/known/{thing}".into(), class: "read".into(), ..RouteRule::default() };
         let table = RouteTable::compile(&Contract { routes: vec![rule], ..Contract::default() }).unwrap();
         let routes: Vec<(Route, SeenRoute)> = routes.iter().map(|(r, s)| (Route::new(r), s.clone())).collect();
         let made = suggest(&table, routes.iter().map(|(r, s)| (r, s)));

@@ -11,10 +11,7 @@ fn contract(rules: &[(&str, &str)]) -> Contract {
         .map(|(pattern, class)| RouteRule {
             pattern: (*pattern).into(),
             class: (*class).into(),
-            idempotency_header: None,
-            repeatable: false,
-            disguised: false,
-            content_ignores: vec![],
+            ..RouteRule::default()
         })
         .collect();
     Contract { routes, ..Contract::default() }

@@ -309,10 +309,11 @@ fn prune(root: &mut Node, path: &[String]) {
 fn stand_in(whole: &mut Json, path: &[String]) {
     let Some((key, parents)) = path.split_last() else { return };
     let value = match key.as_str() {
-        "max_attempts" | "max_wait_seconds" | "retention_seconds" => Json::from(1),
+        "max_attempts" | "max_wait_seconds" | "retention_seconds" | "visible_within_seconds" => Json::from(1),
         "retry_statuses" => Json::Array(Vec::new()),
         "means" => "rejected".into(),
         "reads" => "limit".into(),
+        "by" => "key".into(),
         _ => "x".into(),
     };
     let mut at = whole;

@@ -1,7 +1,7 @@
 //! The user's values over the defaults, key by key.
 //!
 //! What is named wins and what is not stays. A list replaces a list, except the rules of a provider (`routes`, `codes`,
-//! `limit_headers`, `waits`, `advice`): the user's stand before those of the contract they are laid over, since the first match wins. A
+//! `limit_headers`, `waits`, `advice`, `lookups`): the user's stand before those of the contract they are laid over, since the first match wins. A
 //! provider is laid over what `extends` names, else over the built-in one of its own name, else over no contract at all.
 //! A built-in contract without a `base_url`, whose host is each customer's own, holds only where the file speaks of it.
 //! Of a scope's limits the built-in contract's give way to the user's `shared_scope`, and that to the provider's own.
@@ -16,7 +16,7 @@ use super::tree::{Node, Value};
 const EXTENDS_MAX: usize = 8;
 
 /// Lists of a contract in which the user's entries come first and the base's follow.
-const RULES: [&str; 5] = ["routes", "codes", "limit_headers", "waits", "advice"];
+const RULES: [&str; 6] = ["routes", "codes", "limit_headers", "waits", "advice", "lookups"];
 
 /// A chain of `extends` that leads nowhere.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod corpus;
 mod disguise;
 mod hosts;
 mod keys;
+mod lookups;
 mod signature;
 
 use std::collections::BTreeMap;

@@ -92,6 +92,7 @@ fn row(name: &str, contract: &Contract) -> serde_json::Value {
         "limit_headers": contract.limit_headers.len(),
         "codes": contract.codes.len(),
         "idempotency": contract.idempotency.as_ref().map(key),
+        "lookups": contract.lookups.len(),
         "sources": contract.sources,
         "unverified": contract.unverified,
     })

@@ -2,6 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Uri};
 
+use super::lookup::lookup;
 use super::{Fault, FaultKind, SCOPE_MAX, bounds, is_name, seconds};
 use crate::classify::TEXT;
 use crate::contract::{AdviceRule, CodeRule, Contract, ScopeLimits, WaitRule};
@@ -77,6 +78,9 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     for (i, rule) in contract.advice.iter().enumerate() {
         advice(&[root, &["advice", &i.to_string()]].concat(), rule, faults);
     }
+    for (i, rule) in contract.lookups.iter().enumerate() {
+        lookup(&[root, &["lookups", &i.to_string()]].concat(), rule, faults);
+    }
     for (i, host) in contract.hosts.iter().enumerate() {
         if !is_host(host) {
             let happened = format!("`{host}` is no host");
@@ -91,6 +95,7 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         ("hosts", contract.hosts.len()),
         ("advice", contract.advice.len()),
         ("attempts_below", contract.attempts_below.len()),
+        ("lookups", contract.lookups.len()),
     ] {
         if length > LIST_MAX {
             let happened = format!("{length} entries; {LIST_MAX} is the most");
@@ -261,6 +266,16 @@ fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<
             }
         }
         let rank = Rank::built_in(&rule.class).or_else(|| own.and_then(|o| o.rank));
+        if rule.coalescable && rank.is_some_and(|rank| rank != Rank::Read) {
+            let happened = format!("`{}` is no read, and each of its calls is one of its own", rule.pattern);
+            push(
+                at(i, "coalescable"),
+                FaultKind::Contradiction,
+                happened,
+                "only reads can be one send for several",
+                Vec::new(),
+            );
+        }
         let method = rule.pattern.split(' ').next().unwrap_or_default();
         let by_contract = contract.idempotency.as_ref().is_some_and(|k| k.methods.iter().any(|m| m == method));
         if rank == Some(Rank::IdempotentWrite) && rule.idempotency_header.is_none() && !by_contract && !rule.repeatable
@@ -299,7 +314,7 @@ fn is_host(host: &str) -> bool {
         })
 }
 
-fn member_path(at: &[&str], path: &str, faults: &mut Vec<Fault>) {
+pub(super) fn member_path(at: &[&str], path: &str, faults: &mut Vec<Fault>) {
     if path.split('.').any(str::is_empty) {
         let happened = format!("`{path}` is no member of a JSON body");
         faults.push(Fault::new(

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::contract::{
-    AdviceKind, AdviceRule, CodeMeaning, CodeRule, Contract, Idempotency, RouteRule, ValueFormat, WaitRule,
+    AdviceKind, AdviceRule, CodeMeaning, CodeRule, Contract, Idempotency, LookupBy, LookupRule, RouteRule, ValueFormat,
+    WaitRule,
 };
 
 fn contract() -> Contract {
@@ -10,14 +11,7 @@ fn contract() -> Contract {
 }
 
 fn route(pattern: &str, class: &str) -> RouteRule {
-    RouteRule {
-        pattern: pattern.into(),
-        class: class.into(),
-        idempotency_header: None,
-        repeatable: false,
-        disguised: false,
-        content_ignores: vec![],
-    }
+    RouteRule { pattern: pattern.into(), class: class.into(), ..RouteRule::default() }
 }
 
 fn faults(change: impl FnOnce(&mut Policy, &mut Contract)) -> Vec<(String, FaultKind)> {
@@ -240,4 +234,67 @@ fn an_advice_speaks_of_a_read_and_fits_into_a_header_field() {
     check_one("providers.shop.advice.0.say", FaultKind::BadHeader, advice(|rule| rule.say = "two\nlines".into()));
     check_one("providers.shop.advice.0.say", FaultKind::BadHeader, advice(|rule| rule.say = "x".repeat(201)));
     check_one("providers.shop.advice.0.see", FaultKind::BadHeader, advice(|rule| rule.see = Some("\u{fc}ber".into())));
+}
+
+#[test]
+fn only_reads_are_one_send_for_several() {
+    let one = |class: &'static str| {
+        move |_: &mut Policy, shop: &mut Contract| {
+            shop.routes = vec![RouteRule { coalescable: true, ..route("POST /search", class) }];
+        }
+    };
+    assert_eq!(faults(one("read")), []);
+    check_one("providers.shop.routes.0.coalescable", FaultKind::Contradiction, one("inference"));
+}
+
+#[test]
+fn a_lookup_can_be_asked_and_says_which_write_it_finds() {
+    let lookup = |change: fn(&mut LookupRule)| {
+        move |_: &mut Policy, shop: &mut Contract| {
+            let mut rule = LookupRule {
+                of: "POST /v1/{kind}/charges".into(),
+                by: LookupBy::Reference,
+                carried_at: "body:metadata.reference".into(),
+                ask: "GET /v1/{path.kind}/charges".into(),
+                query: [("query".into(), "ref:'{name}'".into())].into(),
+                found_at: Some("$.data[*]".into()),
+                is: [("$.amount".into(), "{body.amount}".into())].into(),
+                made_at: Some("$.created".into()),
+                visible_within_seconds: 60,
+                absence_is_proof: false,
+                source: "docs.example.com/search".into(),
+                unverified: false,
+            };
+            change(&mut rule);
+            shop.lookups = vec![rule];
+        }
+    };
+    assert_eq!(faults(lookup(|_| ())), []);
+    assert_eq!(faults(lookup(|rule| rule.carried_at = "path:kind".into())), []);
+    assert_eq!(faults(lookup(|rule| rule.found_at = None)), []);
+    for (at, kind, change) in [
+        (".of", FaultKind::BadRoute, (|rule| rule.of = "GET /v1/{kind}/charges".into()) as fn(&mut LookupRule)),
+        (".of", FaultKind::BadRoute, |rule| rule.of = "POST v1/{kind}".into()),
+        (".carried_at", FaultKind::BadCode, |rule| rule.carried_at = "metadata".into()),
+        (".carried_at", FaultKind::BadCode, |rule| rule.carried_at = "body:a..b".into()),
+        (".carried_at", FaultKind::BadCode, |rule| rule.carried_at = "path:id".into()),
+        (".carried_at", FaultKind::BadHeader, |rule| rule.carried_at = "header:a b".into()),
+        (".ask", FaultKind::BadRoute, |rule| rule.ask = "POST /v1/search".into()),
+        (".ask", FaultKind::BadRoute, |rule| rule.ask = "GET /v1/charges?limit=1".into()),
+        (".ask", FaultKind::BadCode, |rule| rule.ask = "GET /v1/{path.id}".into()),
+        (".query.query", FaultKind::BadCode, |rule| _ = rule.query.insert("query".into(), "{name} {it}".into())),
+        (".found_at", FaultKind::BadCode, |rule| rule.found_at = Some("$.data".into())),
+        (".found_at", FaultKind::BadCode, |rule| rule.found_at = Some("$..data".into())),
+        (".made_at", FaultKind::BadCode, |rule| rule.made_at = Some("created".into())),
+        (".is.$.a[*]", FaultKind::BadCode, |rule| _ = rule.is.insert("$.a[*]".into(), "1".into())),
+        (".is.$.a", FaultKind::BadCode, |rule| _ = rule.is.insert("$.a".into(), "{".into())),
+        ("", FaultKind::Contradiction, |rule| rule.query.clear()),
+        (".visible_within_seconds", FaultKind::OutOfBounds, |rule| rule.visible_within_seconds = 3_000_000),
+        (".absence_is_proof", FaultKind::Contradiction, |rule| {
+            (rule.absence_is_proof, rule.unverified) = (true, true);
+        }),
+        (".source", FaultKind::Contradiction, |rule| rule.source = " ".into()),
+    ] {
+        check_one(&format!("providers.shop.lookups.0{at}"), kind, lookup(change));
+    }
 }

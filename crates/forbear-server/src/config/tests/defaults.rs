@@ -269,6 +269,8 @@ fn the_schema_describes_every_key() {
         ("LimitHeader", 3),
         ("CodeRule", 1),
         ("WaitRule", 1),
+        ("AdviceRule", 3),
+        ("LookupRule", 6),
     ] {
         assert!(schema["$defs"][name].is_object(), "{name}");
         assert_eq!(required(name), count, "{name}");
