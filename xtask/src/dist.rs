@@ -84,7 +84,7 @@ fn profdata() -> Result<PathBuf> {
     bail!("llvm-profdata is missing: rustup component add llvm-tools")
 }
 
-fn of_rustc(arguments: &[&str]) -> Result<String> {
+pub(crate) fn of_rustc(arguments: &[&str]) -> Result<String> {
     let said = Command::new("rustc").args(arguments).output().context("cannot start rustc")?;
     Ok(String::from_utf8(said.stdout)?.trim().to_owned())
 }

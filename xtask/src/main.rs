@@ -1,10 +1,11 @@
-//! The workspace's own commands: `cargo xtask tidy`, `test`, `bench` and `dist`.
+//! The workspace's own commands: `cargo xtask tidy`, `test`, `fuzz`, `bench` and `dist`.
 //!
 //! They run on a fresh machine with nothing but a Rust toolchain, a C compiler and Python, so they lean on few crates,
 //! and they say what they install before they do.
 
 mod bench;
 mod dist;
+mod fuzz;
 mod test;
 mod tidy;
 
@@ -27,6 +28,8 @@ enum Command {
     Tidy,
     /// Everything that must hold: format, lints, tidy, tests, simulation, real clients
     Test(test::Options),
+    /// What reads bytes from outside, against inputs that a fuzzer makes up
+    Fuzz(fuzz::Options),
     /// Measurements against a peer without logic
     Bench {
         #[command(subcommand)]
@@ -44,6 +47,7 @@ fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Tidy => tidy::run(&root),
         Command::Test(options) => test::run(&root, &options),
+        Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Bench { what, dist } => bench::run(&root, &what, dist),
         Command::Dist => dist::run(&root),
     }

@@ -129,6 +129,7 @@ impl RouteTable {
             idempotency_header: None,
             repeatable: false,
             disguised: false,
+            coalescable: false,
             content_ignores: Vec::new(),
         };
         Self::compile(&Contract { routes: patterns.iter().map(rule).collect(), ..Contract::default() })

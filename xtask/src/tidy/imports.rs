@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("xtask", &[], &[]),
+    ("forbear-fuzz", &["forbear-core", "forbear-server"], &[]),
 ];
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {

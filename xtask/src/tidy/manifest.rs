@@ -20,6 +20,7 @@ pub(super) struct Dependency {
 }
 
 /// The one source that a lock file may name.
+const LOCKS: [&str; 2] = ["Cargo.lock", "fuzz/Cargo.lock"];
 const LOCK_SOURCE: &str = concat!("\"registry+https://github.com/rust-lang/", "crates", ".io", "-index\"");
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
@@ -32,13 +33,12 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     for (path, text) in tree.files().filter(|(path, _)| path.ends_with("Cargo.toml") || *path == "clippy.toml") {
         lints_switched_off(path, text, findings);
     }
-    for (index, line) in tree.text("Cargo.lock").unwrap_or_default().lines().enumerate() {
-        if line.strip_prefix("source = ").is_some_and(|source| source != LOCK_SOURCE) {
-            findings.fail(
-                "Cargo.lock",
-                index + 1,
-                "a source other than the public registry; depend on a published version",
-            );
+    for lock in LOCKS {
+        for (index, line) in tree.text(lock).unwrap_or_default().lines().enumerate() {
+            if line.strip_prefix("source = ").is_some_and(|source| source != LOCK_SOURCE) {
+                let advice = "a source other than the public registry; depend on a published version";
+                findings.fail(lock, index + 1, advice);
+            }
         }
     }
 }
@@ -120,7 +120,7 @@ fn split_comment(line: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{found, only};
-    use super::{Section, check, dependencies};
+    use super::{LOCKS, Section, check, dependencies};
 
     #[test]
     fn every_dependency_says_why() {
@@ -138,7 +138,9 @@ mod tests {
     #[test]
     fn the_lock_names_the_public_registry_alone() {
         let lock = "[[package]]\nsource = \"git+https://example.com/x#abc\"\n";
-        only(&found(check, &[("Cargo.lock", lock)]), "Cargo.lock:2", "published version");
+        for path in LOCKS {
+            only(&found(check, &[(path, lock)]), &format!("{path}:2"), "published version");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn what_was_made_before_the_write_is_not_the_write() {
     };
     let (old, new) = (json!(1_795_999_000), json!(1_796_000_001));
     assert_eq!(find(std::slice::from_ref(&old)), "Nothing");
-    assert_eq!(find(&[old.clone(), new.clone()]), new);
+    assert_eq!(find(&[old, new.clone()]), new);
     assert_eq!(find(&[json!("2026-11-30T00:53:20Z")]), "2026-11-30T00:53:20Z", "a clock that is a little behind");
     assert_eq!(find(&[json!("2026-11-29T00:53:20Z")]), "Nothing");
     assert_eq!(find(&[new.clone(), new]), "Several");

@@ -3,8 +3,8 @@
 //! It finds everything at once, and it says of each fault what happened apart from what to do.
 
 mod contract;
-mod quota;
 mod lookup;
+mod quota;
 
 use super::{ClassRule, Policy, Rank};
 

@@ -35,7 +35,7 @@ pub struct Refusal {
 
 /// What may be done with bytes that were looked at.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// This many may pass; what is left is the beginning of a head, to be shown again with more behind it.
     Pass(usize),
     /// This many may pass, then comes a head that may not, and nothing after it.
@@ -45,8 +45,8 @@ pub(super) enum Step {
 }
 
 /// Where in a message the connection is.
-#[derive(Debug)]
-pub(super) struct Framing {
+#[derive(Debug, Default)]
+pub struct Framing {
     state: State,
     /// Heads that passed.
     heads: u64,
@@ -55,11 +55,15 @@ pub(super) struct Framing {
     leading_lines: u8,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
+    #[default]
     Head,
     Fixed(u64),
-    Chunked { at: Chunk, extension_bytes: u32 },
+    Chunked {
+        at: Chunk,
+        extension_bytes: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +81,9 @@ enum Chunk {
 }
 
 impl Framing {
-    pub(super) fn new() -> Self {
-        Self { state: State::Head, heads: 0, searched: 0, leading_lines: 0 }
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// How many heads have passed.
@@ -92,7 +97,7 @@ impl Framing {
     }
 
     /// Looks at the next bytes of the connection.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Step {
+    pub fn follow(&mut self, bytes: &[u8]) -> Step {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
@@ -150,18 +155,19 @@ impl Framing {
         Ok(Some(length))
     }
 
-    /// Looks for the end of a head, and at every line end on the way.
+    /// Looks for the end of a head, and at every line end on the way; what stands behind it is no head's.
     fn search(&mut self, bytes: &[u8]) -> Result<bool, Refusal> {
         let from = self.searched;
         self.searched = bytes.len();
-        let mut found = false;
         for (at, _) in bytes.iter().enumerate().skip(from).filter(|(_, b)| **b == b'\n') {
             if at == 0 || bytes[at - 1] != b'\r' {
                 return Err(BARE_LINE_END);
             }
-            found |= at >= 3 && bytes[at - 3..at] == *b"\r\n\r";
+            if at >= 3 && bytes[at - 3..at] == *b"\r\n\r" {
+                return Ok(true);
+            }
         }
-        Ok(found)
+        Ok(false)
     }
 
     /// One step inside a chunked body (RFC 9112 section 7.1, without its tolerances).

@@ -55,6 +55,15 @@ fn one_reading_passes() {
     }
 }
 
+/// A body is anybody's bytes, also where it comes in one piece with the end of a head that came in two.
+#[test]
+fn line_ends_of_a_body_are_its_own() {
+    let whole = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n{\n\"a\":1}".as_bytes();
+    for size in 1..=whole.len() {
+        assert_eq!(follow_in_pieces(whole, size), (whole.to_vec(), None), "in pieces of {size}");
+    }
+}
+
 #[test]
 fn what_two_parsers_read_differently_is_refused_on_any_request_of_a_connection() {
     let host = "Host: a\r\n";
