@@ -39,7 +39,7 @@ def wait_until(condition, seconds, what):
 class Process:
     """A process of the binary that prints where it listens."""
 
-    def __init__(self, *command, env=None):
+    def __init__(self, *command, env=None, start_seconds_max=START_SECONDS_MAX):
         self.lines = deque(maxlen=LINES_KEPT_MAX)
         self.url = None
         self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class Process:
             env={**os.environ, **(env or {})},
         )
         threading.Thread(target=self._read, daemon=True).start()
-        wait_until(self._is_ready, START_SECONDS_MAX, f"an address from {command[1:]}, which said {list(self.lines)}")
+        wait_until(self._is_ready, start_seconds_max, f"an address from {command[1:]}, which said {list(self.lines)}")
 
     def _read(self):
         for line in self._process.stdout:
@@ -123,7 +123,7 @@ def start_gateway(forbear, tmp_path):
 
     def start(config):
         file = tmp_path / f"forbear-{len(started)}.yaml"
-        file.write_text(json.dumps(config))
+        file.write_text(config if isinstance(config, str) else json.dumps(config))
         data = tmp_path / f"data-{len(started)}"
         command = [forbear, "serve", "--config", file, "--listen", "127.0.0.1:0", "--data", data]
         started.append(Process(*command, env={"XDG_DATA_HOME": str(tmp_path)}))

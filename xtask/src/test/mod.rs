@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(&options.only)?;
-    let workshop = Workshop::new(root, options.long);
+    let workshop = Workshop::new(root, options.long, &options.only);
     let reports: Vec<Report> = chosen.into_iter().map(|step| run_step(step, &workshop)).collect();
     let total = summarise(&reports);
     Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -40,6 +40,12 @@ pub(super) const STEPS: &[Step] = &[
         absent: clients::absent,
         run: clients::run,
     },
+    Step {
+        name: "litellm",
+        what: "LiteLLM's proxy before and behind Forbear",
+        absent: clients::litellm_absent,
+        run: clients::litellm,
+    },
 ];
 
 /// Schedules of one ordinary run, and of a long one.

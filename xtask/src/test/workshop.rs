@@ -12,6 +12,8 @@ pub(super) struct Workshop {
     pub(super) root: PathBuf,
     pub(super) target: PathBuf,
     pub(super) long: bool,
+    /// Steps that were asked for by name.
+    named: Vec<String>,
     /// Both of ours: no colour where nobody looks.
     terminal: bool,
 }
@@ -20,11 +22,15 @@ pub(super) struct Workshop {
 const LONG_VARIABLE: &str = "FORBEAR_TEST_LONG";
 
 impl Workshop {
-    pub(super) fn new(root: &Path, long: bool) -> Self {
+    pub(super) fn new(root: &Path, long: bool, named: &[String]) -> Self {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
         let terminal = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        Self { root: root.to_path_buf(), target, long, terminal }
+        Self { root: root.to_path_buf(), target, long, named: named.to_vec(), terminal }
+    }
+
+    pub(super) fn is_named(&self, step: &str) -> bool {
+        self.named.iter().any(|named| named == step)
     }
 
     pub(super) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
