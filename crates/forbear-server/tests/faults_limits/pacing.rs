@@ -66,7 +66,7 @@ routes:
     let of = |name: &'static str, n: usize| {
         let rig = &rig;
         (0..n).map(move |i| async move {
-            // Interactive calls come last, while the scope is closed.
+            // sleep: interactive calls come last, while the scope is closed for two seconds.
             tokio::time::sleep(Duration::from_millis(if name == "interactive" { 500 } else { 0 })).await;
             rig.call("GET", &format!("/p/{name}/{i}"), &fields(name), "").await
         })

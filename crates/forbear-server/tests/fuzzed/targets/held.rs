@@ -8,7 +8,7 @@ use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{HeadSeen, Input, Mark, Report, Request, Settings};
+use forbear_core::input::{HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::Wall;
 
@@ -67,7 +67,7 @@ fn request(policy: &Policy) -> Request {
         run: RunId::new("t"),
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/k"),
-        limits: Limits { max_delayed_requests: 250, max_concurrent_requests: 8, max_retries_per_minute: 60 },
+        limits: Limits::default(),
         route: Route::new("GET /x"),
         class: "read".into(),
         rank: Rank::Read,
@@ -86,5 +86,8 @@ fn request(policy: &Policy) -> Request {
         call_digest: None,
         journal_before: false,
         observe: false,
+        deletes: false,
+        early_data: false,
+        quota: Quota::default(),
     }
 }
