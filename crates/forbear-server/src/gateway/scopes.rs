@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use forbear_core::fingerprint::JSON_BYTES_MAX;
 use forbear_core::ids::ScopeId;
 use forbear_core::input::Quota;
 use forbear_core::json_member;
@@ -17,6 +16,8 @@ use http::header::CONTENT_ENCODING;
 use super::call::Call;
 use crate::http::body::RequestBody;
 
+/// A longer body is not looked into: the reading costs a millisecond or two for so much.
+const BODY_BYTES_MAX: u64 = 1 << 20;
 /// A value that is longer is named by its digest.
 const SHOWN_BYTES_MAX: usize = 64;
 
@@ -64,7 +65,7 @@ impl Call {
 
     fn body_member(&self, member: &str) -> Option<String> {
         let Some(RequestBody::Replayable(body)) = &self.body else { return None };
-        if body.bytes() > JSON_BYTES_MAX || self.head.headers.contains_key(CONTENT_ENCODING) {
+        if body.bytes() > BODY_BYTES_MAX || self.head.headers.contains_key(CONTENT_ENCODING) {
             return None;
         }
         let whole = match body.chunks() {
