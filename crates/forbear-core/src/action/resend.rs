@@ -262,6 +262,8 @@ impl Coordinator {
         let by = now.mono.plus_ms(COMES_BACK_MS);
         live.comes_back_by = Some(by);
         live.follow_only = Some(AGENT_LEFT);
+        // Its attempt may be on its way, and is not sent any more.
+        self.doubts += 1;
         self.recent.expected.insert((by, action));
         true
     }
