@@ -156,6 +156,10 @@ impl Coordinator {
             self.never_left(now, action, Outcome::Cancelled, why, out);
             return false;
         }
+        if !self.is_still_alone(now, action, attempt, out) {
+            return false;
+        }
+        let Some(live) = self.live.get(&action) else { return false };
         let home = self.scopes.get(&live.request.scope);
         let is_closed = home.is_some_and(|home| home.is_closed(now.mono, &live.request.quota.lane));
         if live.request.observe || !is_closed {
@@ -166,7 +170,7 @@ impl Coordinator {
     }
 
     /// Grows with everything that may take an attempt back that was decided and has not left: a scope that closes, a task
-    /// that is cancelled, an agent that leaves. While it stands, [`Coordinator::confirm_send`] says yes.
+    /// that is cancelled, an agent that leaves, a write that becomes unknown or is done untold. While it stands, [`Coordinator::confirm_send`] says yes.
     #[must_use]
     pub const fn doubts(&self) -> u64 {
         self.doubts

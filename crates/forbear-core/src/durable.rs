@@ -4,6 +4,8 @@
 //! Reads that went straight leave nothing here. Everything is bounded; at its bound the oldest settled entry goes, and
 //! never one that is still open.
 
+mod known;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -11,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::classify::{Boundary, Window};
 use crate::effect::{Effect, Evidence};
 use crate::event::{ActionFinished, ActionRequested, Event, Fact};
-use crate::identity::{Index, Known, Memory};
-use crate::ids::{ActionId, AttemptNo, Digest, Key, Route, ScopeId, Seq, TaskId};
+use crate::identity::{Index, Memory};
+use crate::ids::{ActionId, AttemptNo, ScopeId, Seq, TaskId};
+use crate::marked::Marked;
 use crate::time::Wall;
 
 mod charges;
@@ -38,7 +41,10 @@ pub struct Durable {
     /// Ended writes that may be asked for again.
     #[serde(default)]
     pub ended: Memory,
-    /// Made anew from the two when a snapshot is read.
+    /// Ended writes without a name that a client's mark may mean.
+    #[serde(default)]
+    pub marked: Marked,
+    /// Made anew from `open` and `ended` when a snapshot is read.
     #[serde(skip)]
     index: Index,
     /// Cancelled tasks, with when: their actions never wake.
@@ -54,6 +60,7 @@ impl Default for Durable {
             scopes: BTreeMap::new(),
             tasks: BTreeMap::new(),
             ended: Memory::default(),
+            marked: Marked::default(),
             index: Index::default(),
             cancelled: BTreeMap::new(),
         }
@@ -192,49 +199,11 @@ impl Durable {
             if let Some(open) = self.open.remove(&action) {
                 self.index.close(action, &open.requested);
                 self.ended.remember(&mut self.index, action, &open, finished, at);
+                self.marked.remember(action, &open.requested, finished, at);
             }
         } else if let Some(open) = self.open.get_mut(&action) {
             open.phase = Phase::Unknown;
             open.charged = None;
-        }
-    }
-
-    /// The writes of the same credential and route that bear this name, the oldest first.
-    pub(crate) fn named<'a>(
-        &'a self,
-        scope: &'a ScopeId,
-        route: &'a Route,
-        name: &'a Key,
-    ) -> impl Iterator<Item = Known<'a>> {
-        self.index.named(scope, route, name).filter_map(|id| self.known(id))
-    }
-
-    /// The writes of the same credential, route and content that are open, or were done without anybody being told, the
-    /// oldest first.
-    pub(crate) fn with_content<'a>(
-        &'a self,
-        scope: &'a ScopeId,
-        route: &'a Route,
-        digest: Digest,
-    ) -> impl Iterator<Item = Known<'a>> {
-        let is_there = |id: &ActionId| match (self.open.get(id), self.ended.get(*id)) {
-            (Some(open), _) => open.requested.scope == *scope && open.requested.route == *route,
-            (None, Some(ended)) => ended.is_of(scope, route),
-            (None, None) => false,
-        };
-        self.index.with_content(digest).filter(is_there).filter_map(|id| self.known(id))
-    }
-
-    fn known(&self, action: ActionId) -> Option<Known<'_>> {
-        match self.open.get(&action) {
-            Some(open) => Some(Known {
-                action,
-                key: open.requested.key.as_ref(),
-                content: open.requested.content_digest,
-                key_since: open.requested_at,
-                ended: None,
-            }),
-            None => self.ended.get(action).map(|ended| ended.known(action)),
         }
     }
 
@@ -258,6 +227,7 @@ impl Durable {
             tasks: self.tasks.clone(),
             cancelled: self.cancelled.clone(),
             ended: self.ended.clone(),
+            marked: self.marked.clone(),
             index: Index::default(),
         }
     }

@@ -118,6 +118,9 @@ pub struct ActionRequested {
     /// Derived from the reference and its task: equal where an agent means the same effect.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reference_key: Option<Key>,
+    /// Of the id that its client gives to all sends of one call.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub invocation: Option<Digest>,
 }
 
 /// The idempotency key of an action. It never changes.

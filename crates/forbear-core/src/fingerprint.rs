@@ -1,12 +1,15 @@
 //! What two bodies are compared by. JSON by its canonical form (RFC 8785), so that the order of members and the space between
-//! them do not tell two apart; everything else by its bytes.
+//! them do not tell two apart; multipart by its parts ([`Multipart`]); everything else by its bytes.
 //!
 //! It refuses to compare numbers that a double cannot hold exactly (RFC 8785 section 3.2.2.3 would round them).
+
+mod multipart;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical;
+pub use multipart::Multipart;
 
 /// A JSON body up to this size is brought into its canonical form; a larger one is compared by its bytes.
 pub const JSON_BYTES_MAX: u64 = 64 * 1024;

@@ -17,7 +17,7 @@ use crate::time::Wall;
 /// Ended writes that are remembered.
 pub const ENDED_MAX: usize = 20_000;
 /// How long an ended write is remembered, or as long as its provider honours its key, if that is longer.
-const ENDED_KEPT_MS: u64 = 24 * 3_600_000;
+pub(crate) const ENDED_KEPT_MS: u64 = 24 * 3_600_000;
 
 /// A name within the credential and the route that it was used with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +63,8 @@ pub(crate) struct Known<'a> {
     pub content: Option<Digest>,
     /// When its key was first used.
     pub key_since: Wall,
+    /// Of the id that its client gave it, while it is open.
+    pub invocation: Option<Digest>,
     /// Its effect, if it came to an end.
     pub ended: Option<Effect>,
 }
@@ -254,6 +256,7 @@ impl Ended {
             key: self.key.as_ref(),
             content: self.content_digest,
             key_since: self.key_since,
+            invocation: None,
             ended: Some(self.effect),
         }
     }

@@ -120,6 +120,8 @@ pub struct Request {
     pub reference_key: Option<Key>,
     /// The client's own word on whether it repeats a call.
     pub mark: Mark,
+    /// Of the id that its client gives to all sends of one call.
+    pub invocation: Option<Digest>,
     /// What the sends of one call without lasting effect have in common, where its client marks them or its task has a name.
     pub call_digest: Option<Digest>,
     /// Also a read is journaled before it is sent (`journal_reads: before`).

@@ -24,6 +24,7 @@ pub mod json_member;
 pub mod lane;
 pub mod line;
 pub mod lookup;
+pub mod marked;
 pub mod pacer;
 pub mod policy;
 pub mod prefer;

@@ -21,7 +21,7 @@ use crate::policy::Rank;
 pub(crate) use pattern::Pattern;
 pub use pattern::PatternFault;
 use pattern::{MethodPattern, Segment};
-pub use template::{TEMPLATE_BYTES_MAX, template};
+pub use template::{TEMPLATE_BYTES_MAX, template, unescaped};
 
 /// Rules of one contract.
 pub const ROUTES_MAX: usize = 1_024;

@@ -4,7 +4,8 @@
 //! asked for it. `a1` is an action, `a1#2` its second attempt.
 //!
 //! ```text
-//! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S] [observe]
+//! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S] [ref=R] [marked=1] [id=N]
+//!   [observe]
 //! until MS | sleep MS (without waking) | flush [SEQ] | confirm a1#1
 //! result a1#1 200 | 429 after=S | 401 | lost | not_sent | refused
 //! ends a1#1 complete | cut        leave a1 | cancel t1 | drain | fail | thaw | crash
@@ -229,6 +230,7 @@ fn request<'a>(
         reference: given("ref").map(Arc::from),
         reference_key: given("ref").map(Key::new),
         mark: given("marked").map_or(Mark::Silent, |_| Mark::Repeat),
+        invocation: given("id").map(|id| Digest([id.parse().unwrap(); 32])),
         call_digest: None,
         journal_before: false,
         observe: words.contains(&"observe"),

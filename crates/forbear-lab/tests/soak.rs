@@ -233,6 +233,7 @@ impl Soak {
             reference: None,
             reference_key: None,
             mark: Mark::Silent,
+            invocation: None,
             call_digest: None,
             journal_before: false,
             observe: false,
@@ -287,6 +288,7 @@ fn ended_before() -> Vec<Event> {
             goal: None,
             reference: None,
             reference_key: None,
+            invocation: None,
         };
         let finished = ActionFinished {
             outcome: Outcome::Succeeded,

@@ -109,7 +109,7 @@ kinds! {
         "An action with the same idempotency key or Forbear-Reference and other content is on record. Nothing was sent."
         "Use a new key for new content, or the old content with the old key."
     AlreadyDone "already_done" 422 ["watch_action", "look_up_at_provider"] "The write was done before"
-        "The same write, by its idempotency key, its Forbear-Reference, or its content where no agent was told, was done; action names it. It was not sent again, and its answer is not kept."
+        "The same write was done; action names it. It is known by its idempotency key, its Forbear-Reference, its content where no agent was told, or its content and its client's own mark of a repeat: for a day with an id of the call (amz-sdk-invocation-id, gccl-invocation-id), for 15 minutes without one (x-stainless-retry-count). It was not sent again, and its answer is not kept."
         "Take it as done; the action at its address says when. To do it a second time on purpose, send a new Forbear-Reference or a new key."
     BodyTooLarge "body_too_large" 413 ["change_the_request"] "The request body is too large"
         "The body is larger than body_bytes_max."

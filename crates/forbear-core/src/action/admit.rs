@@ -35,6 +35,8 @@ impl Coordinator {
         if self.durable.cancelled.contains_key(&request.task) {
             return self.end_with_answer(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
         }
+        live.asked_at = self.doubts;
+        let request = &live.request;
         let mut would = None;
         match self.repeat_of(request, now) {
             Repeat::No => {}
@@ -138,6 +140,7 @@ impl Coordinator {
             goal: r.goal.as_deref().map(str::to_owned),
             reference: r.reference.as_deref().map(str::to_owned),
             reference_key: r.reference_key.clone(),
+            invocation: r.invocation,
         };
         let (action, write) = (r.action, write_for(r));
         live.recorded = true;

@@ -52,6 +52,10 @@ impl Coordinator {
             _ if outcome.is_terminal() => Write::Behind,
             _ => Write::Ahead,
         };
+        if r.rank.writes() && (outcome == Outcome::OutcomeUnknown || finished.agent_left) {
+            // An equal one that has not left yet must not.
+            self.doubts += 1;
+        }
         let action = r.action;
         self.forget_call(r);
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), write, out);

@@ -34,6 +34,8 @@ pub struct Live {
     pub unsent: u32,
     /// Resends spent on attempts whose fate nobody knows.
     pub unknown_resends: u32,
+    /// What could change whether it repeats another had happened so often when that was asked last.
+    pub asked_at: u64,
     /// The same key was used by an action that was or may have been done, so long before this one came.
     pub repeats_key: bool,
     pub key_age_ms: u64,
@@ -101,6 +103,7 @@ impl Live {
             is_gone: false,
             unsent: 0,
             unknown_resends: 0,
+            asked_at: 0,
             repeats_key: false,
             key_age_ms: 0,
             first_refusal: None,

@@ -1,5 +1,5 @@
 //! One action from its request to its outcome. `live` is what the process knows of it, `verdict` decides what follows
-//! an attempt, `admit`, `repeat`, `resend`, `turn`, `send`, `result`, `close`, `finish` and `leave` are the steps that the
+//! an attempt, `admit`, `repeat`, `resend`, `turn`, `send`, `recheck`, `result`, `close`, `finish` and `leave` are the steps that the
 //! coordinator routes to, and `observe` is what they come to where calls are only watched.
 
 pub mod live;
@@ -11,6 +11,7 @@ mod close;
 mod finish;
 mod leave;
 mod observe;
+mod recheck;
 pub(crate) mod repeat;
 
 mod result;

@@ -47,13 +47,14 @@ impl Coordinator {
             return Repeat::No;
         };
         let (scope, route) = (&request.scope, &request.route);
+        let others = |known: &Known<'_>| known.action != request.action;
         let mut worst = Repeat::No;
         let mut is_named = false;
         for name in names(request.key.as_ref(), request.reference_key.as_ref()) {
             is_named = true;
             let by_key = request.key.as_ref().is_some_and(|k| k.value == *name);
             let how = if by_key { Joined::SameKey } else { Joined::SameReference };
-            for known in self.durable.named(scope, route, name) {
+            for known in self.durable.named(scope, route, name).filter(others) {
                 let repeat = if known.content.is_some_and(|content| content != digest) {
                     Repeat::OtherContent(known.action)
                 } else {
@@ -65,15 +66,22 @@ impl Coordinator {
         if is_named {
             return worst;
         }
-        for known in self.durable.with_content(scope, route, digest) {
+        let is_marked = request.mark == Mark::Repeat;
+        for known in self.durable.with_content(scope, route, digest).filter(others) {
             let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
-            let marked = (request.mark == Mark::Repeat).then_some(Joined::MarkedRepeat);
+            let marked = (is_marked && known.invocation == request.invocation).then_some(Joined::MarkedRepeat);
             let how = left.then_some(Joined::FirstLeft).or(marked);
             worst = worst.max(match self.standing(request, known, how, now) {
                 // Of a body that is streamed once only the beginning is known: another's answer is none of its own.
                 Repeat::Joins(open, _) if !request.replayable => Repeat::Open(open),
                 repeat => repeat,
             });
+        }
+        // Done twice it would be the same: sent, it has the provider's own answer.
+        if is_marked && !request.repeatable {
+            let wall = self.latest_wall(now);
+            let done = self.durable.marked.done(scope, route, digest, request.invocation, wall);
+            worst = worst.max(done.map_or(Repeat::No, Repeat::Done));
         }
         worst
     }
@@ -109,8 +117,7 @@ impl Coordinator {
     pub(crate) fn join(&mut self, now: Now, live: Box<Live>, to: ActionId, how: Joined, out: &mut Commands) {
         let Some(joined) = self.live.get_mut(&to) else { return };
         if joined.joined.len() >= JOINED_MAX {
-            let why = "as many calls as may wait for the result of one action already do";
-            return self.end_with_answer(now, live, Outcome::Shed, why, Some(1), out);
+            return self.refuse_to_wait(now, live, to, out);
         }
         let action = live.request.action;
         joined.joined.push(action);
@@ -210,15 +217,31 @@ impl Coordinator {
     pub(crate) fn let_go(&mut self, now: Now, action: ActionId, outcome: Outcome, why: &str, out: &mut Commands) {
         let Some(waiter) = self.part(action) else { return };
         if let Some(live) = self.live.get(&waiter.to) {
-            let sent = live.sends > 0 || live.attempt().is_some();
-            // What somebody else waits for may be sent yet.
-            let goes_on = sent || live.is_heard();
-            let effect = if goes_on && live.request.rank.writes() { Effect::Unknown } else { live.effect };
-            let answer = self.answer_of(now, live, outcome, why);
-            let answer = Answer { joined: Some(waiter.how), sent, effect, ..answer };
+            let answer = Answer { joined: Some(waiter.how), ..self.answer_on_the_way(now, live, outcome, why) };
             out.push(Command::Answer { action, answer: Box::new(answer) });
         }
         self.unheard(now, waiter.to, out);
+    }
+
+    /// What is known of an action whose result is not there yet.
+    fn answer_on_the_way(&self, now: Now, live: &Live, outcome: Outcome, why: &str) -> Answer {
+        let sent = live.sends > 0 || live.attempt().is_some();
+        // What somebody else waits for may be sent yet.
+        let goes_on = sent || live.is_heard();
+        let effect = if goes_on && live.request.rank.writes() { Effect::Unknown } else { live.effect };
+        Answer { sent, effect, ..self.answer_of(now, live, outcome, why) }
+    }
+
+    /// The action that it repeats is on its way, and it cannot wait for the result. A write's is told as what it is; what has
+    /// no lasting effect may be asked for once more.
+    pub(crate) fn refuse_to_wait(&mut self, now: Now, live: Box<Live>, to: ActionId, out: &mut Commands) {
+        let why = "as many calls as may wait for the result of one action already do";
+        let first = self.live.get(&to).filter(|first| first.request.rank.writes());
+        let Some(first) = first else {
+            return self.end_with_answer(now, live, Outcome::Shed, why, Some(1), out);
+        };
+        let answer = self.answer_on_the_way(now, first, Outcome::OutcomeUnknown, why);
+        self.deny(now, live, Refused::Open, format!("repeats {to}, which is on its way"), answer, out);
     }
 
     /// The name stands for something else.
@@ -264,14 +287,18 @@ impl Coordinator {
             safe_next: vec![SafeNext::WatchAction, SafeNext::LookUp],
             ..self.answer_of(now, &live, Outcome::Denied, why)
         };
+        let another = "A new Forbear-Reference says that another one is meant";
         if let Some(ended) = self.durable.ended.get(done) {
             answer.provider_status = ended.status;
             answer.stamp.attempts = ended.attempts;
             if !ended.told {
-                answer.reason = "an equal write was done, and its agent was perhaps not told; it is not done again. \
-                                 A new Forbear-Reference says that another one is meant"
-                    .into();
+                let why = "an equal write was done, and its agent was perhaps not told; it is not done again";
+                answer.reason = format!("{why}. {another}");
             }
+        } else if let Some((status, attempts)) = self.durable.marked.told(done) {
+            answer.provider_status = status;
+            answer.stamp.attempts = attempts;
+            answer.reason = format!("its client marks it as a repeat of a write that was done. {another}");
         }
         self.deny(now, live, Refused::AlreadyDone, format!("repeats {done}, which was done"), answer, out);
     }
@@ -285,9 +312,9 @@ impl Coordinator {
         answer: Answer,
         out: &mut Commands,
     ) {
-        let action = live.request.action;
         live.refused = Some(refused);
+        let told_after = self.boundary_seq(&live.request);
         self.finish(now, &mut live, Outcome::Denied, Some(why), out);
-        out.push(Command::Answer { action, answer: Box::new(answer) });
+        self.tell(&mut live, answer, told_after, out);
     }
 }

@@ -21,6 +21,7 @@ const MORE: &str = "{more...}";
 /// Method and path with whatever looks like an identifier replaced.
 #[must_use]
 pub fn template(method: &str, path: &str) -> Route {
+    let path = &*unescaped(path);
     let mut out = String::with_capacity(method.len() + path.len() + 8);
     out.push_str(method_name(method));
     out.push(' ');
@@ -50,7 +51,7 @@ pub(super) fn method_name(method: &str) -> &str {
 /// The path as rules are compared with it: escapes of unreserved characters undone (RFC 3986 section 6.2.2.2) and one
 /// trailing slash gone. `None` where two servers could read it in two ways.
 pub(super) fn plain(path: &str) -> Option<Cow<'_, str>> {
-    let plain = if path.contains('%') { Cow::Owned(unescape(path)) } else { Cow::Borrowed(path) };
+    let plain = unescaped(path);
     let ambiguous = |p: &str| {
         p.contains("//") || p.contains('\\') || p.split('/').any(|s| matches!(s.split(';').next(), Some("." | "..")))
     };
@@ -85,6 +86,13 @@ fn hides_dots(path: &str) -> bool {
     bare.split(['/', '\\']).any(|s| matches!(s.split([';', '?']).next(), Some("." | "..")))
 }
 
+/// A path, or a whole target, as it is compared with another: escapes of unreserved characters undone, and those that stay
+/// in upper case (RFC 3986 sections 6.2.2.1 and 6.2.2.2).
+#[must_use]
+pub fn unescaped(target: &str) -> Cow<'_, str> {
+    if target.contains('%') { Cow::Owned(unescape(target)) } else { Cow::Borrowed(target) }
+}
+
 fn unescape(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     let mut left = path;
@@ -96,7 +104,11 @@ fn unescape(path: &str) -> String {
                 out.push(char::from(b));
                 left = &left[at + 3..];
             }
-            _ => {
+            Some(_) => {
+                out.push_str(&left[at..at + 3].to_ascii_uppercase());
+                left = &left[at + 3..];
+            }
+            None => {
                 out.push('%');
                 left = &left[at + 1..];
             }

@@ -289,6 +289,7 @@ impl World {
             reference: None,
             reference_key: None,
             mark: Mark::Silent,
+            invocation: None,
             call_digest: None,
             journal_before: false,
             observe: false,

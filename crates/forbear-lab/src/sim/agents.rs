@@ -104,6 +104,7 @@ impl World<'_> {
             reference: intent.reference.clone(),
             reference_key: intent.reference.as_deref().map(Key::new).filter(|_| !is_derived),
             mark: Mark::Silent,
+            invocation: intent.invocation,
             call_digest: intent.digest.filter(|_| !intent.rank.writes()),
             journal_before: intent.journal_before,
             observe: false,
@@ -149,10 +150,8 @@ impl World<'_> {
     pub(super) fn asks_as_well(&mut self, action: ActionId) {
         let Some((open, index)) = self.calls.get(action).map(|c| (c.is_open(), c.intent)) else { return };
         self.cover(if open { Seen::AskedWhileOpen } else { Seen::AskedOnceMore });
-        let intent = &mut self.intents[index];
+        let intent = &self.intents[index];
         let is_known = intent.is_named() && intent.digest.is_some();
-        // Equal calls without a name may be meant to be two.
-        intent.loose |= !is_known;
         let writes = intent.rank.writes();
         let mut rng = self.chance.at(Site::Again, number(action), 0);
         let again = if is_known && writes && rng.permille(300) {
@@ -163,6 +162,9 @@ impl World<'_> {
         } else {
             Again::Marked
         };
+        let intent = &mut self.intents[index];
+        // Equal calls without a name may be meant to be two, unless their client says that they are one.
+        intent.loose |= !(is_known || again == Again::Marked && intent.is_marked_exactly());
         self.asks(index, again);
     }
 

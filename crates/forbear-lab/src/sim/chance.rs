@@ -49,6 +49,7 @@ pub(super) enum Site {
     Drain,
     /// How quotas are cut and paced in this schedule.
     Quotas,
+    Invocations,
 }
 
 /// One decision of chance, and whom it is about.

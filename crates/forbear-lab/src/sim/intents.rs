@@ -67,6 +67,8 @@ pub(super) struct Intent {
     pub(super) key: Option<KeyUsed>,
     pub(super) reference: Option<Arc<str>>,
     pub(super) digest: Option<Digest>,
+    /// What its client calls it over all its sends.
+    pub(super) invocation: Option<Digest>,
     pub(super) repeatable: bool,
     pub(super) replayable: bool,
     pub(super) body_pending: bool,
@@ -95,6 +97,11 @@ impl Intent {
     pub(super) fn is_named(&self) -> bool {
         self.reference.is_some() || self.key.as_ref().is_some_and(|k| k.origin != KeyOrigin::Made)
     }
+
+    /// Marked as a repeat, it is known whatever came of the call before.
+    pub(super) fn is_marked_exactly(&self) -> bool {
+        self.invocation.is_some() && self.digest.is_some() && self.rank.writes() && !self.is_named()
+    }
 }
 
 /// `crowded`: in one scope, for few tasks.
@@ -103,6 +110,13 @@ pub(super) fn draw(rng: &mut Rng, retention_seconds: u64, crowded: bool) -> Vec<
     let scopes = if crowded { 1 } else { rng.range(1, HOMES_MAX as u64) };
     let tasks = rng.range(1, if crowded { 2 } else { TASKS_MAX as u64 });
     (0..n).map(|id| one(rng, id, retention_seconds, scopes, tasks)).collect()
+}
+
+/// Gives some of them an id that their client sends along.
+pub(super) fn call(rng: &mut Rng, intents: &mut [Intent]) {
+    for (n, intent) in (0..).zip(intents) {
+        intent.invocation = rng.permille(300).then_some(Digest([n; 32]));
+    }
 }
 
 /// Gives some of them scopes below their home, tenants and priorities.
@@ -148,6 +162,7 @@ fn one(rng: &mut Rng, id: u64, retention_seconds: u64, scopes: u64, tasks: u64) 
         key: key.filter(|_| rank.writes()),
         reference: rng.permille(100 + 900 * u64::from(is_derived)).then(|| Arc::from(format!("ref{id}"))),
         digest: (!streamed_once).then_some(Digest([content; 32])),
+        invocation: None,
         repeatable: rank == Rank::IdempotentWrite && rng.permille(30),
         replayable: !streamed_once,
         body_pending: rng.permille(50),

@@ -39,6 +39,7 @@ mod store;
 mod tests;
 mod trace;
 mod world;
+mod write_checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -82,6 +82,7 @@ impl Schedule {
         plan.slow_refusals_permille = chance.at(Site::SlowRefusals, 0, 0).pick(&[0, 0, 0, 300]);
         let mut rng = chance.at(Site::Intents, 0, 0);
         let mut intents = intents::draw(&mut rng, plan.retention_seconds, kind.crowded);
+        intents::call(&mut chance.at(Site::Invocations, 0, 0), &mut intents);
         let mut quotas = chance.at(Site::Quotas, 0, 0);
         if quotas.permille(500) {
             intents::cut(&mut quotas, &mut intents);

@@ -267,7 +267,7 @@ impl Call {
             }
             Some(RequestBody::Once(body)) => {
                 // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
-                let prefix = || self.content_digest(&body.prefix_sha256(self.gateway.limits.replay_bytes_max));
+                let prefix = || self.content_digest(&self.beginning_digest(body));
                 (u.class.rank.writes().then(prefix), body.declared().unwrap_or(0), false)
             }
             None => (None, 0, true),
@@ -301,6 +301,7 @@ impl Call {
                 Some(marker) if marker.is_repeat() => Mark::Repeat,
                 Some(_) => Mark::First,
             },
+            invocation: self.invocation(),
             call_digest: self.call_digest(),
             journal_before: self.gateway.journal_before,
             observe: u.provider.compiled.observes,

@@ -241,18 +241,15 @@ impl Once {
         }
     }
 
-    /// A digest of the first bytes, which have been read, and of the length where one was declared: what tells one body from
-    /// another before it is sent.
-    #[must_use]
-    pub fn prefix_sha256(&self, bytes_max: u64) -> [u8; 32] {
-        let (mut hasher, mut left) = (Sha256::new(), usize::try_from(bytes_max).unwrap_or(usize::MAX));
-        for chunk in &self.prefix {
+    /// The first bytes, which have been read: what tells one body from another before it is sent, with the length where one
+    /// was declared.
+    pub fn prefix(&self, bytes_max: u64) -> impl Iterator<Item = &[u8]> {
+        let mut left = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        self.prefix.iter().map(move |chunk| {
             let piece = &chunk[..chunk.len().min(left)];
-            hasher.update(piece);
             left -= piece.len();
-        }
-        hasher.update(self.declared().unwrap_or(u64::MAX).to_be_bytes());
-        hasher.finalize().into()
+            piece
+        })
     }
 
     /// Where digest and faults are told, for after the body has been given away.

@@ -7,6 +7,7 @@ mod rig;
 mod advising;
 mod below;
 mod cancelling;
+mod equals;
 mod http2;
 mod leavers;
 mod observing;

@@ -80,6 +80,7 @@ pub(crate) fn requested(seq: u64, at_ms: i64, action: ActionId) -> Event {
         goal: Some("charge the invoices of march".into()),
         reference: None,
         reference_key: None,
+        invocation: None,
     };
     event(seq, at_ms, Some(action), None, Fact::ActionRequested(Box::new(wanted)))
 }

@@ -136,6 +136,7 @@ fn the_key_itself_is_data_and_its_origin_is_said() {
         goal: Some("pay the invoice".into()),
         reference: None,
         reference_key: None,
+        invocation: None,
     }));
     let said = story_event(&event(fact));
     assert_eq!(
