@@ -215,7 +215,9 @@ async fn fb_168_an_encoded_slash_stays_encoded_and_distinct() {
         "/a;b=1/c",
     ];
     targets("PUT", &paths).await;
-    let prints = fingerprints("PUT", &paths).await;
+    let mut prints = fingerprints("PUT", &paths).await;
+    // The digits of an escape are the same in either case (RFC 3986 section 6.2.2.1).
+    assert_eq!(prints.remove(2), prints[0]);
     assert!(all_differ(&prints), "{prints:?}");
 }
 
