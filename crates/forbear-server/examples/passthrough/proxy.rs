@@ -59,7 +59,7 @@ pub(crate) async fn handle(proxy: Arc<Proxy>, request: Request<Incoming>) -> Res
         Err(body::BodyError::TooLarge { .. }) => {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large.");
         }
-        Err(body::BodyError::Broken(_) | body::BodyError::Silent { .. }) => {
+        Err(body::BodyError::Broken(_) | body::BodyError::Malformed(_) | body::BodyError::Silent { .. }) => {
             return problem(StatusCode::BAD_REQUEST, "broken", "The body is broken.");
         }
     };

@@ -105,7 +105,7 @@ impl Call {
             Err(e) if e.held_back => return Commands::new(),
             Err(e) => {
                 // A body that broke off says before its connection does that the agent has left.
-                let has_left = matches!(e.body_error, Some(BodyError::Broken(_)));
+                let has_left = matches!(e.body_error, Some(BodyError::Broken(_) | BodyError::Malformed(_)));
                 let report = self.failed(e);
                 if !has_left {
                     return self.report(dispatch.attempt, report);

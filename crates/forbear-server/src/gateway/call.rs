@@ -224,7 +224,7 @@ impl Call {
                 Ok(())
             }
             Err(e @ BodyError::TooLarge { .. }) => Err(own::refusal(&Refusal::new(Kind::BodyTooLarge, e.to_string()))),
-            Err(e @ (BodyError::Broken(_) | BodyError::Silent { .. })) => {
+            Err(e @ (BodyError::Broken(_) | BodyError::Malformed(_) | BodyError::Silent { .. })) => {
                 Err(own::refusal(&Refusal::new(Kind::BadRequest, e.to_string())))
             }
         }

@@ -9,10 +9,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
-use http::{Method, StatusCode, header, response};
+use http::{Method, header, response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::framing;
+use super::headers;
 use super::http1::Http1;
 use super::http2::{Pump, StreamSlot};
 use super::incoming::Shared;
@@ -82,6 +84,8 @@ enum Source {
     Http2 {
         stream: Box<RecvStream>,
         pump: Option<Box<Pump>>,
+        /// Data would be no content of this answer (RFC 9110 section 6.4.1).
+        is_bodiless: bool,
         _slot: StreamSlot,
     },
     Ended,
@@ -95,9 +99,7 @@ impl AnswerBody {
         connection: Box<Http1>,
         place: Option<Arc<Place>>,
     ) -> Self {
-        let has_body = *method != Method::HEAD
-            && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-            && !incoming.is_end_stream();
+        let has_body = !framing::is_bodiless(method, head.status) && !incoming.is_end_stream();
         let is_framed = incoming.size_hint().exact().is_some() || head.headers.contains_key(header::TRANSFER_ENCODING);
         let source = Source::Http1 { incoming, connection: Some(connection), place };
         let mut body = Self { source, is_until_close: has_body && !is_framed, bytes: 0, watcher: None, teller: None };
@@ -108,9 +110,9 @@ impl AnswerBody {
         body
     }
 
-    pub(super) fn http2(stream: RecvStream, pump: Option<Box<Pump>>, slot: StreamSlot) -> Self {
+    pub(super) fn http2(stream: RecvStream, pump: Option<Box<Pump>>, slot: StreamSlot, is_bodiless: bool) -> Self {
         let mut body = Self {
-            source: Source::Http2 { stream: Box::new(stream), pump, _slot: slot },
+            source: Source::Http2 { stream: Box::new(stream), pump, is_bodiless, _slot: slot },
             is_until_close: false,
             bytes: 0,
             watcher: None,
@@ -183,7 +185,10 @@ impl Body for AnswerBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
         let this = self.get_mut();
         match ready!(this.source.poll_frame(cx)) {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::clean_trailers(trailers);
+                }
                 if let Some(data) = frame.data_ref() {
                     this.bytes += data.len() as u64;
                     if let Some(watcher) = &mut this.watcher {
@@ -239,7 +244,7 @@ impl Source {
                 };
                 frame.map(|frame| frame.map(|f| f.map_err(|e| words(&e))))
             }
-            Self::Http2 { stream, pump, .. } => {
+            Self::Http2 { stream, pump, is_bodiless, .. } => {
                 if let Some(running) = pump.as_mut()
                     && running.poll(cx).is_ready()
                 {
@@ -249,6 +254,7 @@ impl Source {
                     Some(Ok(data)) => {
                         // What is handed on is the reader's; the window follows the reader's pace.
                         let _ = stream.flow_control().release_capacity(data.len());
+                        let data = if *is_bodiless { Bytes::new() } else { data };
                         Poll::Ready(Some(Ok(Frame::data(data))))
                     }
                     Some(Err(e)) => Poll::Ready(Some(Err(format!("HTTP/2: {e}")))),

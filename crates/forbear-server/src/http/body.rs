@@ -21,6 +21,9 @@ use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 use tokio::time::{Sleep, sleep, timeout};
 
+mod error;
+
+pub use error::BodyError;
 pub use upstream::UpstreamBody;
 
 /// How much of a body is kept, and how much is let through.
@@ -104,25 +107,6 @@ impl Progress {
     }
 }
 
-/// Why a body could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
-    #[error("the request body is larger than {bytes_max} bytes")]
-    TooLarge { bytes_max: u64 },
-    /// The agent left, or what it sent is no body.
-    #[error("the request body ended early: {0}")]
-    Broken(String),
-    /// The agent is there and sends nothing.
-    #[error("nothing of the request body came for {seconds} s")]
-    Silent { seconds: u64 },
-}
-
-impl BodyError {
-    const fn silent(silence_max: Duration) -> Self {
-        Self::Silent { seconds: silence_max.as_secs() }
-    }
-}
-
 /// Reads a body up to the replay cap, as far as `keep` has room for each piece. The first poll is what sends
 /// `100 Continue`.
 ///
@@ -150,7 +134,7 @@ pub async fn receive(
     let mut bytes = 0u64;
     let silent = |_| BodyError::silent(limits.silence_max);
     while let Some(frame) = timeout(limits.silence_max, incoming.frame()).await.map_err(silent)? {
-        match frame.map_err(|e| BodyError::Broken(e.to_string()))?.into_data() {
+        match frame.map_err(|e| BodyError::of(&e))?.into_data() {
             Ok(data) => {
                 bytes += data.len() as u64;
                 let has_place = keep(data.len() as u64);
@@ -274,7 +258,7 @@ impl Once {
                 self.progress.digest.get_or_init(|| self.hasher.clone().finalize().into());
                 return Poll::Ready(None);
             }
-            Some(Err(e)) => return Poll::Ready(Some(Err(self.fail(BodyError::Broken(e.to_string()))))),
+            Some(Err(e)) => return Poll::Ready(Some(Err(self.fail(BodyError::of(&e))))),
             Some(Ok(frame)) => frame,
         };
         if let Some(data) = frame.data_ref() {

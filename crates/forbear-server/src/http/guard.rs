@@ -11,6 +11,8 @@ use std::mem::MaybeUninit;
 
 use http::StatusCode;
 
+use super::framing::decimal;
+
 /// Bytes of a request line and its fields together.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Fields of one request.
@@ -291,13 +293,6 @@ fn inspect_target(target: &str) -> Result<(), Refusal> {
     }
     // Whatever is out of the ordinary is asked of the type that will carry it.
     if is_plain || http::Uri::try_from(target).is_ok() { Ok(()) } else { Err(BAD_TARGET) }
-}
-
-fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    value.iter().try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
 fn is_host_byte(byte: u8) -> bool {

@@ -34,6 +34,9 @@ pub fn for_provider(from: &HeaderMap, version: Version, origin: &Origin) -> Head
     for (name, value) in from {
         if *name == header::HOST {
             to.entry(header::HOST).or_insert_with(|| origin.host_field().clone());
+        } else if *name == header::CONTENT_LENGTH {
+            // Over HTTP/2 it may be said twice, equally.
+            to.entry(header::CONTENT_LENGTH).or_insert_with(|| value.clone());
         } else if *name == header::TE {
             if wants_trailers {
                 to.entry(header::TE).or_insert(TRAILERS);
@@ -74,6 +77,25 @@ pub fn for_agent(from: HeaderMap) -> HeaderMap {
         }
     }
     to
+}
+
+/// Takes from trailers what frames or routes a message, or speaks for Forbear: no trailer may (RFC 9110 section 6.5.1), and an
+/// HTTP/2 peer that gets one ends the stream.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+    let is_out = |name: &HeaderName| {
+        is_hop_by_hop(name)
+            || [header::CONTENT_LENGTH, header::HOST, header::TE, header::TRAILER].contains(name)
+            || name.as_str().starts_with(OWN_PREFIX)
+    };
+    if trailers.keys().any(is_out) {
+        *trailers = without(trailers, is_out);
+    }
+}
+
+/// The same fields in their order, but for some.
+pub(super) fn without(fields: &HeaderMap, is_out: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let kept = fields.iter().filter(|(name, _)| !is_out(name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether a request asks to leave HTTP (RFC 9110 section 7.8, and extended CONNECT in HTTP/2). An offer of `h2c` is not

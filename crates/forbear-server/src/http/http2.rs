@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::body::{BodyError, UpstreamBody};
 use super::dial::{Counts, Dialed};
+use super::headers;
 use super::http1::ANSWER_HEAD_BYTES_MAX;
 use super::origin::Origin;
 use super::pool::OpenPermit;
@@ -227,7 +228,8 @@ impl Pump {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.pending = data,
                     Err(frame) => {
-                        if let Ok(trailers) = frame.into_trailers() {
+                        if let Ok(mut trailers) = frame.into_trailers() {
+                            headers::clean_trailers(&mut trailers);
                             let _ = self.stream.send_trailers(trailers);
                         }
                         return Poll::Ready(Ok(()));

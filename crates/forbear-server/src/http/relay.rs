@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http::{Response, Version, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -22,11 +22,15 @@ use forbear_core::command::Command;
 use super::ahead::Ahead;
 use super::answer::{AnswerBody, BodyCut, Teller};
 use super::begun::Begun;
-use super::guard::Refusal;
 use super::headers;
 use super::incoming::{InCall, Shared};
 use super::told::{Piece, Receipt};
 use crate::mailbox::Mailbox;
+
+mod own;
+
+pub(super) use own::head_only;
+pub use own::refusal;
 
 /// How long the news of a cut is kept back. Whoever hears of it throws away what is still to be written, and the agent is
 /// to have every byte that came before.
@@ -195,31 +199,6 @@ pub fn answer(
     // Reason phrase and the spelling of the fields travel here. The version is that of the agent's connection.
     *response.extensions_mut() = head.extensions;
     *response.version_mut() = Version::HTTP_11;
-    response
-}
-
-/// The answer to a request that was refused at the listener, before it was any action.
-#[must_use]
-pub fn refusal(refusal: Refusal) -> Response<AgentBody> {
-    let problem = serde_json::json!({
-        "type": format!("/-/problems/{}", refusal.slug),
-        "title": refusal.title,
-        "status": refusal.status.as_u16(),
-        "detail": refusal.detail,
-        "action": null,
-        "sent": false,
-        "answered": false,
-        "effect": "not_applied",
-        "attempts": 0,
-        "waited_ms": 0,
-        "safe_next": "correct the request and send it again",
-    });
-    let mut response = Response::new(AgentBody::whole(problem.to_string()));
-    *response.status_mut() = refusal.status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
     response
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -176,13 +176,15 @@ async fn connection<H, F>(
     if is_http2 {
         let teller = Arc::clone(&shared);
         let service = service_fn(move |request: Request<Incoming>| {
+            let is_head = request.method() == Method::HEAD;
             let call = (request.headers().len() <= guard::HEADERS_MAX).then(|| handle(request, peer));
             let teller = Arc::clone(&teller);
             async move {
-                Ok::<_, Infallible>(match call {
+                let response = match call {
                     Some(call) => call.await.map(|body| body.told_by_receipt(&teller)),
                     None => relay::refusal(guard::TOO_MANY_HEADERS),
-                })
+                };
+                Ok::<_, Infallible>(if is_head { relay::head_only(response) } else { response })
             }
         });
         let io = TokioIo::new(AgentIo::plain(stream, read, head_timeout, Arc::clone(&shared)));

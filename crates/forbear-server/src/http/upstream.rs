@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::answer::AnswerBody;
 use super::body::{BodyError, UpstreamBody};
 use super::dial::DialError;
+use super::framing;
 use super::http1::{self, ExchangeError};
 use super::http2;
 use super::origin::Origin;
@@ -129,8 +130,10 @@ pub async fn send(
                         return Err(SendError::new(Evidence::Unknown, Stage::AwaitHead, what.into()));
                     }
                     Ok(response) => {
-                        let (head, incoming) = response.into_parts();
-                        let place = (!is_last_word(&head, reused)).then_some(place);
+                        let (mut head, incoming) = response.into_parts();
+                        let is_plain = framing::settle(&method, &mut head).map_err(SendError::ambiguous)?;
+                        // What a head says of bytes that should not be there may still come.
+                        let place = (is_plain && !is_last_word(&head, reused)).then_some(place);
                         let body = AnswerBody::http1(&method, &head, incoming, connection, place);
                         return Ok(Answer { head, body, reused, protocol: Version::HTTP_11 });
                     }
@@ -155,11 +158,14 @@ pub async fn send(
                     return Err(SendError::not_sent(Stage::Send, format!("no HTTP/2 target: {e}"), request));
                 }
                 let mark = connection.counts().mark();
+                let method = request.method().clone();
                 let exchange = connection.exchange(*request, options.not_after);
                 match timeout(options.head_timeout, exchange).await {
                     Ok(Ok(exchanged)) => {
-                        let (head, stream) = exchanged.response.into_parts();
-                        let body = AnswerBody::http2(stream, exchanged.pump, slot);
+                        let (mut head, stream) = exchanged.response.into_parts();
+                        framing::settle(&method, &mut head).map_err(SendError::ambiguous)?;
+                        let is_bodiless = framing::is_bodiless(&method, head.status);
+                        let body = AnswerBody::http2(stream, exchanged.pump, slot, is_bodiless);
                         return Ok(Answer { head, body, reused, protocol: Version::HTTP_2 });
                     }
                     Ok(Err(e)) => {
@@ -193,6 +199,11 @@ impl SendError {
     fn not_sent(stage: Stage, what: String, request: Box<Request<UpstreamBody>>) -> Self {
         let unsent_body = Some(Box::new(request.into_body()));
         Self { unsent_body, ..Self::new(Evidence::NotSent, stage, what) }
+    }
+
+    /// The answer's head has two readings: nothing that it says is known, and nothing behind it is read.
+    fn ambiguous(why: &'static str) -> Self {
+        Self::new(Evidence::Unknown, Stage::AwaitHead, format!("the provider's answer is malformed: {why}"))
     }
 
     fn no_head(nothing_left: bool) -> Self {

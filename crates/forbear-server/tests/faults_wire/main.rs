@@ -12,6 +12,7 @@ mod agent;
 mod bodies;
 mod exact;
 mod expectations;
+mod framing;
 mod redirects;
 mod semantics;
 mod streams;
