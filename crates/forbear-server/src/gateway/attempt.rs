@@ -1,5 +1,6 @@
 //! One send: what goes out, what came back, what that proves. It decides nothing and repeats nothing.
 
+use std::cell::OnceCell;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use super::advice::FORBEAR_ADVICE;
 use super::call::Call;
 use super::copy::Recorder;
 use super::marks::Marks;
+use super::secrets::Secrets;
 use super::{advice, disguise, location, opening, own};
 use crate::http::answer::{self, AnswerBody, BodyEvent};
 use crate::http::begun::{Begun, begin};
@@ -35,8 +37,6 @@ use crate::shard::Shard;
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// How long that may take: its head has said the most of it.
 const REFUSAL_READ_MAX: Duration = Duration::from_secs(5);
-/// So many bytes at the beginning of a credential tell it from other words.
-const SECRET_BEGINS_BYTES: usize = 8;
 
 /// A provider's answer, held until the core says what becomes of it.
 pub(super) struct Answered {
@@ -206,12 +206,10 @@ impl Call {
 
     /// A provider may say a credential back; none of it is recorded.
     fn withhold_credentials(&self, classification: &mut Classification) {
-        let fields = || self.understood.provider.credentials.iter().filter_map(|name| self.head.headers.get(name));
-        let words = || fields().filter_map(|value| value.to_str().ok()).flat_map(str::split_ascii_whitespace);
-        // Quoted values are cut: the beginning of a secret gives it away. What is shorter is a scheme's name.
-        let is_said =
-            |text: &str| words().filter_map(|w| w.get(..SECRET_BEGINS_BYTES)).any(|secret| text.contains(secret));
-        classification.withhold(is_said);
+        // Most answers have no words that could.
+        let secrets = OnceCell::new();
+        let of_call = || Secrets::of(&self.head.headers, &self.understood.uri, &self.understood.provider.credentials);
+        classification.withhold(|text| secrets.get_or_init(of_call).are_in(text));
     }
 
     /// What a refusal's head said of the scope holds, though its body was not read to the end.

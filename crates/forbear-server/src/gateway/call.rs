@@ -22,6 +22,7 @@ use super::Gateway;
 use super::attempt::Answered;
 use super::ingress::Understood;
 use super::own::{self, Refusal};
+use super::secrets;
 use super::stacked::Stacked;
 use crate::http::body::{BodyError, RequestBody, receive};
 use crate::http::relay::AgentBody;
@@ -248,7 +249,7 @@ impl Call {
             .head
             .headers
             .iter()
-            .filter(|(name, _)| !credentials.contains(name) && !is_secret(name.as_str()))
+            .filter(|(name, _)| !credentials.contains(name) && !secrets::is_named(name.as_str()))
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
         let target = self.understood.uri.to_string();
@@ -398,9 +399,4 @@ impl Drop for Call {
             self.gateway.shard.hang_up(self.action());
         }
     }
-}
-
-/// Fields that carry secrets whichever provider it is.
-fn is_secret(name: &str) -> bool {
-    matches!(name, "authorization" | "proxy-authorization" | "cookie" | "x-api-key" | "api-key" | "x-auth-token")
 }

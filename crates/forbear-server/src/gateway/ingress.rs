@@ -17,7 +17,7 @@ use forbear_core::retry_marker::{self, RetryMarker};
 use forbear_core::route::Matched;
 use forbear_core::time::{Now, Wall};
 use forbear_core::traceparent;
-use http::header::EXPECT;
+use http::header::{COOKIE, EXPECT};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use hyper::body::Incoming;
 use jiff::fmt::temporal::Pieces;
@@ -126,6 +126,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let class = class.map_or_else(|| class_of(gateway, &matched, fields), Ok)?;
     for name in provider.credentials.iter() {
         end_to_end(fields, name)?;
+        one_reading(fields, name)?;
     }
     let scope = scope_of(gateway, provider, fields);
     let named_task = field(fields, &FORBEAR_TASK)?.or(task);
@@ -378,6 +379,17 @@ fn key(
 fn end_to_end(fields: &HeaderMap, name: &HeaderName) -> Result<(), Refusal> {
     if headers::ends_here(fields, name) {
         let what = format!("Connection names {name}, which is the provider's: take it out of Connection");
+        return Err(Refusal::new(Kind::BadRequest, what));
+    }
+    Ok(())
+}
+
+/// Of two values one server reads the first and another the last: the call would be one account's here and another's there.
+fn one_reading(fields: &HeaderMap, name: &HeaderName) -> Result<(), Refusal> {
+    // Over HTTP/2 a cookie may come in pieces, which are one value (RFC 9113 section 8.2.3).
+    if *name != COOKIE && fields.get_all(name).iter().nth(1).is_some() {
+        let what =
+            format!("the field {name} is there more than once, and which one counts is anybody's guess: send one");
         return Err(Refusal::new(Kind::BadRequest, what));
     }
     Ok(())

@@ -17,6 +17,7 @@ mod marks;
 mod opening;
 mod own;
 mod scopes;
+mod secrets;
 mod signature;
 mod stacked;
 mod table;

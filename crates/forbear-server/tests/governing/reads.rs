@@ -189,3 +189,58 @@ async fn a_read_is_on_record_for_whoever_looks_at_once() {
         assert_eq!(story.action.outcome.as_deref(), Some("succeeded"));
     }
 }
+
+#[tokio::test]
+async fn nothing_secret_of_a_request_is_recorded_wherever_it_stood_and_however_it_is_spelled() {
+    let scenario = "
+routes:
+  - match: 'GET /basic'
+    respond: {status: 400, body: {error: {code: 'no user somebody-0815 here'}}}
+  - match: 'GET /password'
+    respond: {status: 429, headers: {retry-after: 'open-sesame'}}
+  - match: 'GET /beside'
+    respond: {status: 400, body: {error: {code: 'bad OTHER-account-0815'}}}
+  - match: 'GET /case'
+    respond: {status: 429, headers: {retry-after: 'SK-SECRET-0123456789'}, body: {error: {code: sk-secret-0123456789}}}
+  - match: 'GET /query'
+    respond: {status: 400, body: {error: {code: 'key IN-the-query-0815'}}}
+";
+    let rig = Rig::new(scenario, "backoff: {base_ms: 10, cap_ms: 50, floor_ms: 10}\n").await;
+    let basic = ("authorization", "Basic c29tZWJvZHktMDgxNTpvcGVuLXNlc2FtZQ==");
+    let bearer = ("authorization", "Bearer sk-Secret-0123456789");
+    for (path, fields) in [
+        ("/p/basic", vec![basic]),
+        ("/p/password", vec![basic]),
+        ("/p/beside", vec![bearer, ("x-api-key", "other-account-0815")]),
+        ("/p/beside", vec![("cookie", "lang=en; sid=other-account-0815")]),
+        ("/p/case", vec![bearer]),
+        ("/p/query?a=1&key=in-the-query-0815", vec![bearer]),
+        ("/p/query?access_token=in%2Dthe-query-0815", vec![]),
+    ] {
+        let got = rig.call("GET", path, &fields, "").await;
+        assert!(matches!(got.status, 400 | 429), "{path}: {got:?}");
+    }
+    rig.running.stop().await;
+    let reader = forbear_store::Reader::open(&rig.dir.path().join("data")).unwrap();
+    let text = serde_json::to_string(&reader.events(forbear_core::ids::Seq(1), 100).unwrap()).unwrap();
+    let text = text.to_ascii_lowercase();
+    assert!(text.matches("[withheld]").count() >= 7, "{text}");
+    for secret in ["somebody-0815", "open-sesame", "other-account", "sk-secret", "in-the-query"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_is_there_twice_has_two_readings_and_is_refused() {
+    let rig = Rig::new("routes: [{match: 'GET /x', respond: {body: {ok: true}}}]\n", "").await;
+    for name in ["authorization", "x-api-key"] {
+        let got = rig.call("GET", "/p/x", &[(name, "Bearer one"), (name, "Bearer two")], "").await;
+        assert_eq!(got.status, 400, "{got:?}");
+        assert!(got.json()["detail"].as_str().unwrap().contains(name), "{got:?}");
+        assert!(!String::from_utf8_lossy(&got.body).contains("two"), "{got:?}");
+    }
+    assert_eq!(rig.provider.arrivals().len(), 0);
+    // Several different ones are one account and what goes with it.
+    let got = rig.call("GET", "/p/x", &[("authorization", "Bearer one"), ("x-api-key", "two")], "").await;
+    assert_eq!((got.status, rig.provider.arrivals().len()), (200, 1));
+}
