@@ -9,6 +9,7 @@ mod built_in;
 mod fault;
 mod load;
 mod merge;
+mod own_address;
 mod settings;
 mod shape;
 mod suggest;

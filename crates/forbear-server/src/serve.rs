@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::config::{ConfigErrors, JournalReads, Loaded};
 use crate::control::{ControlToken, write_address};
-use crate::gateway::{Answering, BadProvider, Gateway, Held, Table, Told};
+use crate::gateway::{Answering, BadProvider, Gateway, Held, Hop, Table, Told};
 use crate::http::body::BodyLimits;
 use crate::http::dial;
 use crate::http::pool::{Keep, Pool};
@@ -164,6 +164,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         table,
         pool: Pool::keeping(dialler, tls, keep),
         chance,
+        hop: Hop::new(&keys),
         keys,
         log_id,
         limits: BodyLimits {

@@ -3,6 +3,7 @@
 //! It finds everything at once, and it says of each fault what happened apart from what to do.
 
 mod contract;
+mod header;
 mod lookup;
 mod quota;
 

@@ -13,6 +13,7 @@ use super::built_in::{contracts, defaults};
 use super::fault::{Code, ConfigErrors, ConfigFault};
 use super::merge::{BadBase, merge};
 use super::merged_schema;
+use super::own_address;
 use super::settings::{LogFormat, Settings};
 use super::shape::Shape;
 use super::suggest::{listed, nearest};
@@ -71,8 +72,8 @@ impl Loaded {
 /// Load a file, or the defaults where there is none, under what the command line says.
 pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, ConfigErrors> {
     let mut loaded = match path {
-        None => load_text("(no file)", "")?,
-        Some(path) => load_text(&path.display().to_string(), &read(path)?)?,
+        None => load_for("(no file)", "", overrides.listen)?,
+        Some(path) => load_for(&path.display().to_string(), &read(path)?, overrides.listen)?,
     };
     loaded.file = path.map(Path::to_path_buf);
     let settings = &mut loaded.settings;
@@ -84,7 +85,12 @@ pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Config
 
 /// Load a configuration from its text; `name` is what messages call the file.
 pub fn load_text(name: &str, text: &str) -> Result<Loaded, ConfigErrors> {
-    let mut reader = Reader::new(name, text);
+    load_for(name, text, None)
+}
+
+/// For a server that may listen elsewhere than the text says.
+fn load_for(name: &str, text: &str, listen: Option<SocketAddr>) -> Result<Loaded, ConfigErrors> {
+    let mut reader = Reader { listen, ..Reader::new(name, text) };
     let Some((settings, policy)) = reader.read(text) else { return Err(ConfigErrors::new(reader.faults)) };
     if reader.faults.iter().any(|f| !f.warning) {
         return Err(ConfigErrors::new(reader.faults));
@@ -122,13 +128,15 @@ fn read(path: &Path) -> Result<String, ConfigErrors> {
 struct Reader {
     name: String,
     source: Arc<NamedSource<String>>,
+    /// What the command line says of it.
+    listen: Option<SocketAddr>,
     faults: Vec<ConfigFault>,
 }
 
 impl Reader {
     fn new(name: &str, text: &str) -> Self {
         let source = Arc::new(NamedSource::new(name, without_credentials(text)));
-        Self { name: name.into(), source, faults: Vec::new() }
+        Self { name: name.into(), source, listen: None, faults: Vec::new() }
     }
 
     fn read(&mut self, text: &str) -> Option<(Settings, Policy)> {
@@ -188,7 +196,8 @@ impl Reader {
                 return None;
             }
         };
-        for fault in settings.check().into_iter().chain(check(&policy)) {
+        let leads_back = own_address::check(self.listen.unwrap_or(settings.listen), &policy);
+        for fault in settings.check().into_iter().chain(check(&policy)).chain(leads_back) {
             if !left_out.iter().any(|l| follows_from(&fault, l)) {
                 self.add(fault, Some(&root));
             }

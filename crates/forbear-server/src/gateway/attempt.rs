@@ -141,6 +141,7 @@ impl Call {
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = u.uri.clone();
         *request.headers_mut() = headers::for_provider(&self.head.headers, self.head.version, &u.provider.origin);
+        self.gateway.hop.mark(&u.provider.origin, request.headers_mut());
         if let Some((name, value)) = &u.key_field {
             request.headers_mut().insert(name.clone(), value.clone());
         }

@@ -108,6 +108,10 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         Err(e) => return Err(Refusal::new(Kind::BadTarget, format!("{e}; {}", e.advice()))),
     };
     let provider = gateway.table.provider(name).ok_or_else(|| unknown_provider(gateway, name))?;
+    if gateway.hop.is_in(fields) {
+        let what = format!("the base_url of provider `{name}`, or of one before it, is an address of Forbear's own");
+        return Err(Refusal::new(Kind::LeadsBack, what));
+    }
     let uri = target::upstream_uri(&provider.base_path, rest)
         .map_err(|e| Refusal::new(Kind::BadTarget, format!("the path cannot be sent on: {e}")))?;
     let now = gateway.shard.clock().now();

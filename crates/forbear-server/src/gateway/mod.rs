@@ -11,6 +11,7 @@ mod call;
 mod copy;
 mod digests;
 mod disguise;
+mod hops;
 mod ingress;
 mod location;
 mod marks;
@@ -33,6 +34,7 @@ use hyper::body::Incoming;
 use call::Call;
 pub use call::Held;
 pub use copy::{AnswerCopy, Copies};
+pub use hops::Hop;
 pub use ingress::account_of;
 pub use stacked::Told;
 pub use table::{BadProvider, Provider, Table};
@@ -54,6 +56,7 @@ pub struct Gateway {
     pub pool: Pool,
     pub chance: Chance,
     pub keys: Keys,
+    pub hop: Hop,
     pub log_id: forbear_store::LogId,
     pub limits: BodyLimits,
     /// Bytes of bodies held for a resend at this moment, over all calls.

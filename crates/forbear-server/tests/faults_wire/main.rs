@@ -13,6 +13,7 @@ mod bodies;
 mod exact;
 mod expectations;
 mod framing;
+mod loops;
 mod redirects;
 mod semantics;
 mod streams;

@@ -1,7 +1,8 @@
 //! Whether one provider's contract makes sense.
 
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderValue, Uri};
 
+use super::header::{header_name, key_header, names};
 use super::lookup::lookup;
 use super::{Fault, FaultKind, SCOPE_MAX, bounds, is_name, seconds};
 use crate::classify::TEXT;
@@ -51,6 +52,13 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
         seconds(&at("signature_seconds"), lives, faults);
     }
     scope(&at("scope"), contract.scope, faults);
+    for (i, rule) in contract.routes.iter().enumerate() {
+        if let Some(header) = &rule.idempotency_header {
+            let place = i.to_string();
+            let at = [root, &["routes", &place, "idempotency_header"]].concat();
+            key_header(&at, header, &contract.credential_headers, faults);
+        }
+    }
     super::quota::quota(root, contract, policy.pacing, faults);
     routes(policy, root, contract, faults);
     names(&at("credential_headers"), contract.credential_headers.iter(), faults);
@@ -105,7 +113,10 @@ pub(super) fn contract(policy: &Policy, name: &str, contract: &Contract, faults:
     if let Some(idempotency) = &contract.idempotency {
         let at = at("idempotency");
         match &idempotency.member {
-            None => header_name(&[&at[..], &["header"]].concat(), &idempotency.header, faults),
+            None => {
+                let at = [&at[..], &["header"]].concat();
+                key_header(&at, &idempotency.header, &contract.credential_headers, faults);
+            }
             Some(path) if idempotency.header.is_empty() => {
                 member_path(&[&at[..], &["member"]].concat(), path, faults);
             }
@@ -241,16 +252,6 @@ fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<
             let known = policy.request_classes.keys().cloned().collect();
             push(at(i, "class"), FaultKind::UnknownClass, happened, "one of the request_classes", known);
         }
-        if rule.idempotency_header.as_ref().is_some_and(|h| HeaderName::from_bytes(h.as_bytes()).is_err()) {
-            let happened = "this is no header name".into();
-            push(
-                at(i, "idempotency_header"),
-                FaultKind::BadHeader,
-                happened,
-                "for example Idempotency-Key",
-                Vec::new(),
-            );
-        }
         for (n, member) in rule.content_ignores.iter().enumerate() {
             if member.split('.').any(str::is_empty) {
                 let mut place = at(i, "content_ignores");
@@ -289,19 +290,6 @@ fn routes(policy: &Policy, root: &[&str], contract: &Contract, faults: &mut Vec<
                 Vec::new(),
             );
         }
-    }
-}
-
-fn names<'a>(at: &[&str], headers: impl ExactSizeIterator<Item = &'a String>, faults: &mut Vec<Fault>) {
-    for (i, header) in headers.enumerate() {
-        header_name(&[at, &[&i.to_string()]].concat(), header, faults);
-    }
-}
-
-pub(super) fn header_name(at: &[&str], name: &str, faults: &mut Vec<Fault>) {
-    if HeaderName::from_bytes(name.as_bytes()).is_err() {
-        let happened = format!("`{name}` is no header name");
-        faults.push(Fault::new(at, FaultKind::BadHeader, happened, "letters, digits and `-`, without the colon"));
     }
 }
 

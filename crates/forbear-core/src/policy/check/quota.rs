@@ -1,6 +1,6 @@
 //! Whether the rates and scopes of a contract make sense.
 
-use super::contract::header_name;
+use super::header::header_name;
 use super::{Fault, FaultKind, SCOPE_MAX, SECONDS_MAX, bounds, is_name};
 use crate::contract::{Contract, RateRule, ScopeRule};
 use crate::policy::{CompiledScope, PacingRule, ScopeFault};

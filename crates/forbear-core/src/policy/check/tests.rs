@@ -184,6 +184,40 @@ fn headers_codes_and_names() {
     check_one("providers.shop.no_retry_headers.x:y", BadHeader, |_, c| {
         c.no_retry_headers = [("x:y".into(), "1".into())].into();
     });
+    let keyed =
+        |header: &str| RouteRule { idempotency_header: Some(header.into()), ..route("POST /x", "idempotent_write") };
+    for name in ["Content-Length", "transfer-encoding", "Connection", "host", "TE", "upgrade", "Trailer", "Keep-Alive"]
+        .into_iter()
+        .chain(["proxy-authorization", "Proxy-Connection", "Forbear-Task", "forbear-outcome"])
+    {
+        let text = || String::from(name);
+        check_one("providers.shop.credential_headers.0", BadHeader, |_, c| c.credential_headers = vec![text()]);
+        check_one("providers.shop.url_headers.0", BadHeader, |_, c| c.url_headers = vec![text()]);
+        check_one("providers.shop.verdict_headers.0", BadHeader, |_, c| c.verdict_headers = vec![text()]);
+        check_one(&format!("providers.shop.no_retry_headers.{name}"), BadHeader, |_, c| {
+            c.no_retry_headers = [(text(), "1".into())].into();
+        });
+        check_one("providers.shop.routes.0.idempotency_header", BadHeader, |_, c| {
+            c.routes = vec![keyed(&text())];
+        });
+    }
+    for name in ["Authorization", "cookie", "X-Api-Key", "x-shop-key"] {
+        check_one("providers.shop.routes.0.idempotency_header", BadHeader, |_, c| {
+            c.credential_headers = vec!["X-Shop-Key".into()];
+            c.routes = vec![keyed(name)];
+        });
+        check_one("providers.shop.idempotency.header", BadHeader, |_, c| {
+            c.credential_headers = vec!["X-Shop-Key".into()];
+            c.idempotency = Some(Idempotency {
+                header: name.into(),
+                member: None,
+                only_with: None,
+                retention_seconds: 1,
+                methods: vec!["POST".into()],
+                replay_header: None,
+            });
+        });
+    }
     let rule = |at: &str| CodeRule {
         at: at.into(),
         is: None,

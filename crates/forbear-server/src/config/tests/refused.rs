@@ -140,6 +140,42 @@ fn the_cores_faults_point_at_their_lines() {
 }
 
 #[test]
+fn a_provider_at_forbears_own_address_is_refused_by_the_address_in_force() {
+    check_ends(
+        "providers: {x: {base_url: \"http://localhost:8429/y\"}}",
+        "f.yaml:1:27: error FB1014: providers.x.base_url: `http://localhost:8429/y` is where Forbear itself listens",
+        "listen on another port",
+    );
+    check_ends(
+        "listen: 127.0.0.1:9000\nproviders: {x: {base_url: \"http://127.0.0.1:9000\"}}",
+        "f.yaml:2:27: error FB1014: ",
+        "",
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.yaml");
+    std::fs::write(&file, "providers: {x: {base_url: \"http://127.0.0.1:8429\"}}\n").unwrap();
+    let at = |port| Overrides { listen: Some(([127, 0, 0, 1], port).into()), ..Overrides::default() };
+    assert!(load(Some(&file), &at(8429)).is_err());
+    assert!(load(Some(&file), &at(9000)).is_ok(), "another Forbear may be there");
+}
+
+#[test]
+fn a_header_that_cannot_mean_what_is_wanted_is_refused() {
+    let x = |rest: &str| format!("providers: {{x: {{base_url: https://x.example, {rest}}}}}");
+    for (rest, ends) in [
+        ("no_retry_headers: {Content-Length: \"0\"}", "name a field that goes from end to end"),
+        ("url_headers: [Transfer-Encoding]", "name a field that goes from end to end"),
+        ("credential_headers: [Forbear-Task]", "name the field that the provider itself reads or sends"),
+        (
+            "idempotency: {header: Authorization, retention_seconds: 60, methods: [POST]}",
+            "a field for the key alone: Idempotency-Key",
+        ),
+    ] {
+        check_ends(&x(rest), "f.yaml:1:", ends);
+    }
+}
+
+#[test]
 fn a_class_of_ones_own_says_its_rank_and_its_budget() {
     check_ends(
         "request_classes:\n  poll: {max_attempts: 2, max_wait_seconds: 1, retry_statuses: []}\n",
