@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use forbear_api::client::TOKEN_FILE;
 use forbear_core::command::Commands;
 use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
@@ -130,8 +131,8 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     let (journal, recovered, log_id) = opening.await.map_err(|e| StartError::Snapshot(e.to_string()))??;
     let missing = if recovered.is_empty() { Missing::Make } else { Missing::Refuse };
     let keys = Keys::load(&settings.master_key_file(&data_dir), missing)?;
-    let token =
-        ControlToken::load_or_make(&data_dir).map_err(|source| StartError::Token { path: data_dir.clone(), source })?;
+    let token = ControlToken::load_or_make(&data_dir)
+        .map_err(|source| StartError::Token { path: data_dir.join(TOKEN_FILE), source })?;
     if let Err(error) = write_address(&data_dir, addr) {
         tracing::warn!(%error, "the data directory does not say where this server is; commands need --server");
     }

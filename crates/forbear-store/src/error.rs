@@ -82,7 +82,9 @@ impl StoreError {
             Self::Full { .. } => {
                 "Free space on the disk or raise the limit: a server that runs goes on by itself then, one that was refused its first start is started again."
             }
-            Self::Io { .. } => "Check the disk and the directory's permissions; the server tries again by itself.",
+            Self::Io { .. } => {
+                "Check the disk and the directory's permissions: a server that runs tries again by itself, one that ended is started again."
+            }
             Self::Unreadable { .. } => "Use the program version that wrote the event, or a newer one.",
             Self::Foreign { .. } => "Give a directory that is empty or that Forbear made.",
             Self::TooLarge { .. } => "Lower `body_bytes_max`, or report this as a fault if no body is concerned.",

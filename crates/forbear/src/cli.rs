@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const EXIT_CODES: &str = "\
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     /// One action's whole story
     Action {
         /// As the answer's `Forbear-Action` field names it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         #[command(flatten)]
         server: Server,
@@ -258,6 +260,7 @@ pub(crate) enum Task {
     /// End a task's waiting calls for good; writes on the wire are followed to their end
     Cancel {
         /// The task, as the agent names it in `Forbear-Task`
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         #[command(flatten)]
         server: Server,

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use forbear_api::ClientError;
+use forbear_api::problem::Kind;
 use forbear_lab::drill::DrillError;
 use forbear_lab::provider::RunError;
 use forbear_server::config::ConfigErrors;
 use forbear_server::serve::StartError;
 use serde_json::{Value, json};
 
-use crate::output::{Output, wrapped};
+use crate::output::{COLUMNS, Output, shown, wrapped};
 
 /// The exit codes, as the help lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,9 @@ impl Failure {
             output.error_line(faults.render(output.error_is_terminal()).trim_end());
         }
         let code = self.code.as_ref().map(|c| format!(" {c}")).unwrap_or_default();
-        let text = wrapped(&format!("error{code}: {}", self.happened), "  ");
+        // It may name what somebody else wrote.
+        let happened: Vec<String> = self.happened.lines().map(shown).collect();
+        let text = wrapped(&format!("error{code}: {}", happened.join("\n")), "  ");
         output.error_line(&format!("{}error{}{}", output.bad(), output.plain(), text.trim_start_matches("error")));
         if let Some(to_do) = &self.to_do {
             output.error_line(&wrapped(&format!("  {to_do}"), "  "));
@@ -133,6 +136,7 @@ fn told(error: &anyhow::Error) -> String {
 fn client(error: &ClientError) -> Failure {
     let exit = match error {
         ClientError::NotFound { .. } => Exit::NotFound,
+        ClientError::Refused { problem } if problem.kind == Kind::BadQuery => Exit::Usage,
         ClientError::BadAddress { .. } | ClientError::TokenFile { .. } | ClientError::Token { .. } => Exit::Usage,
         ClientError::NotRunning { .. } | ClientError::Silent { .. } | ClientError::Broken { .. } => Exit::Unreachable,
         ClientError::Stopped { .. } | ClientError::NotForbear { .. } => Exit::Unreachable,
@@ -159,6 +163,11 @@ fn start(error: &StartError) -> Failure {
     Failure { code, to_do, ..Failure::new(Exit::Usage, happened) }
 }
 
+/// What was found out cannot be said.
+pub(crate) fn unwritten(e: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the output cannot be written: {e}"))
+}
+
 /// Wrong usage, help and version, as clap says them; as JSON where that was asked for.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|a| a == "--json");
@@ -168,8 +177,15 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let failure = Failure::new(Exit::Usage, text.lines().next().unwrap_or_default());
         return failure.report(Output::new(true)).into();
     }
-    // Nothing is left to say where even this cannot be printed.
-    let _ = error.print();
+    // clap breaks no list of values; where one is too long the words matter more than their colours.
+    let text = error.render().to_string();
+    if error.use_stderr() && text.lines().any(|line| line.chars().count() > usize::from(COLUMNS)) {
+        let lines: Vec<String> = text.trim_end().lines().map(|line| wrapped(&shown(line), "    ")).collect();
+        Output::new(false).error_line(&lines.join("\n"));
+    } else {
+        // Nothing is left to say where even this cannot be printed.
+        let _ = error.print();
+    }
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
 }
 

@@ -1,9 +1,11 @@
 //! What a command prints: words within 80 columns, with colour on a terminal only, or JSON.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+
+use crate::failure::{Exit, unwritten};
 
 /// What everything fits in.
 pub(crate) const COLUMNS: u16 = 80;
@@ -24,11 +26,12 @@ impl Output {
         self.json
     }
 
-    /// A line to stdout. A reader that has gone (`| head`) ends the program quietly.
+    /// A line to stdout. A reader that has gone (`| head`) ends the program quietly, a full disk does not.
     pub(crate) fn line(self, text: &str) {
         let mut out = anstream::stdout().lock();
-        if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-            std::process::exit(0);
+        if let Err(e) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+            let exit = if e.kind() == ErrorKind::BrokenPipe { Exit::Done } else { unwritten(&e).report(self) };
+            std::process::exit(exit as i32);
         }
     }
 
@@ -98,6 +101,12 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     }
     lines.push(line);
     lines.join("\n")
+}
+
+/// A text of somebody else's without what would steer a terminal.
+#[must_use]
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A span of time as people say it.

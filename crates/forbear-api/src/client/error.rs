@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -65,6 +65,7 @@ impl ClientError {
                 "run this as the user that runs the server, name its data directory with --data, or put the token into FORBEAR_TOKEN and leave --data away"
             }
             Self::NotFound { .. } => "`forbear actions` lists what there is",
+            Self::Refused { problem } if matches!(problem.kind, Kind::BadQuery) => "mend the option that it names",
             Self::Refused { .. } => "do what the server says above",
         }
     }

@@ -45,7 +45,8 @@ fn section(command: &clap::Command, page: &mut Vec<u8>) -> anyhow::Result<()> {
 }
 
 fn print(bytes: &[u8]) -> anyhow::Result<Exit> {
-    match io::stdout().lock().write_all(bytes) {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(Exit::Done),
     }

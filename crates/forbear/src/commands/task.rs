@@ -3,7 +3,7 @@
 use super::server::client;
 use crate::cli::Server;
 use crate::failure::Exit;
-use crate::output::Output;
+use crate::output::{Output, shown, wrapped};
 
 pub(crate) async fn cancel(id: &str, server: &Server, output: Output) -> anyhow::Result<Exit> {
     let cancelled = client(server)?.cancel_task(id).await?;
@@ -18,7 +18,8 @@ pub(crate) async fn cancel(id: &str, server: &Server, output: Output) -> anyhow:
             1 => "1 call of it was under way".to_owned(),
             n => format!("{n} calls of it were under way"),
         };
-        output.line(&format!("Task {} is cancelled; {what}. New calls of it are refused.", cancelled.task));
+        let task = shown(&cancelled.task);
+        output.line(&wrapped(&format!("Task {task} is cancelled; {what}. New calls of it are refused."), ""));
     }
     Ok(Exit::Done)
 }

@@ -73,7 +73,7 @@ fn carried(at: &[&str], text: &str, segments: &[&str], faults: &mut Vec<Fault>) 
     match text.split_once(':') {
         Some(("body", path)) => member_path(at, path, faults),
         Some(("form", name)) if !name.is_empty() => {}
-        Some(("header", name)) => super::contract::header_name(at, name, faults),
+        Some(("header", name)) => super::header::header_name(at, name, faults),
         Some(("path", segment)) if segments.contains(&segment) => {}
         _ => {
             let happened = format!("`{text}` is no place in a call");

@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::providers::named;
 use crate::cli::Explain;
 use crate::failure::{Exit, NotSo};
-use crate::output::{Output, span, wrapped};
+use crate::output::{Output, shown, span, wrapped};
 
 /// Bytes of a response that are read: more than a body is ever looked into, coded or not.
 const RESPONSE_BYTES_MAX: u64 = 4 * BODY_BYTES_MAX as u64;
@@ -130,6 +130,15 @@ struct Call<'a> {
 }
 
 fn call<'a>(options: &Explain, policy: &'a Policy, contract: &Contract) -> Result<Call<'a>, NotSo> {
+    let not_so = |happened: String, to_do: &str| NotSo { exit: Exit::Usage, happened, to_do: to_do.into() };
+    if http::Method::from_bytes(options.method.as_bytes()).is_err() {
+        let happened = format!("`{}` is no method", shown(&options.method));
+        return Err(not_so(happened, "one word, such as --method POST"));
+    }
+    if let Some(path) = options.path.as_deref().filter(|path| !is_path(path)) {
+        let happened = format!("`{}` is no path", shown(path));
+        return Err(not_so(happened, "it begins with a slash and is percent-encoded: --path /v1/things/1"));
+    }
     let method = options.method.to_ascii_uppercase();
     let table = RouteTable::compile(contract).unwrap_or_default();
     let matched = options.path.as_deref().map(|path| table.lookup(&method, path));
@@ -143,15 +152,27 @@ fn call<'a>(options: &Explain, policy: &'a Policy, contract: &Contract) -> Resul
             to_do: format!("one of {}", known.join(", ")),
         }
     })?;
+    let rank_of = |name: &str, rule: &ClassRule| Rank::built_in(name).or(rule.rank).unwrap_or(Rank::UncertainWrite);
+    let rank = rank_of(class, rule);
+    // Without a path nothing is known of its route, whose rule may be looser than the method.
+    let least = policy.request_classes.get(by_call).map(|rule| rank_of(by_call, rule));
+    if options.path.is_some() && least.is_some_and(|least| rank < least) {
+        let happened = format!("class `{class}` is looser than `{by_call}`, which that call has by its route");
+        return Err(not_so(happened, "an agent can only make its class stricter: leave --class away, or name one"));
+    }
     let by_contract = contract.idempotency.as_ref().is_some_and(|rule| rule.methods.contains(&method));
     Ok(Call {
-        rank: Rank::built_in(class).or(rule.rank).unwrap_or(Rank::UncertainWrite),
+        rank,
         class: class.to_owned(),
         rule,
         has_key: by_contract || matched.as_ref().is_some_and(|matched| matched.idempotency_header.is_some()),
         repeatable: matched.as_ref().is_some_and(|matched| matched.repeatable),
         disguised: matched.is_none_or(|matched| matched.disguised),
     })
+}
+
+fn is_path(path: &str) -> bool {
+    path.starts_with('/') && path.parse::<http::Uri>().is_ok()
 }
 
 fn rendered(e: &Explained) -> String {
