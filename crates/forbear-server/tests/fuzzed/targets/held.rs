@@ -89,5 +89,6 @@ fn request(policy: &Policy) -> Request {
         deletes: false,
         early_data: false,
         quota: Quota::default(),
+        invocation: None,
     }
 }
