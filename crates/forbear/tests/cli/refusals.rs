@@ -11,7 +11,7 @@ fn fits(text: &str) {
 #[test]
 fn a_value_that_the_server_cannot_read_is_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), "{}\n");
+    let server = Server::start(dir.path(), "providers: {near: {base_url: 'http://127.0.0.1:9'}}\n");
     for (arguments, said) in [(["actions", "--before", "zz"], "before"), (["report", "--since", "yesterday"], "since")]
     {
         let ran = server.ask(&arguments);
