@@ -1,8 +1,9 @@
 //! Ended writes without a name, as far as a repeat that its client marks needs to know them.
 //!
 //! A mark says that a call was made before, and not which. With an id that the client gives to all sends of one call it is
-//! exact, and holds for as long as a name does. Without one it means the newest of the equal writes, for a quarter of an
-//! hour: clients repeat a call within seconds, a minute at most, so that an older write is another call's.
+//! exact, whichever send comes first, and holds for as long as a name does. Without one it means the newest of the equal
+//! writes, for a quarter of an hour: clients repeat a call within seconds, a minute at most, so that an older write is another
+//! call's.
 //!
 //! It refuses to know what nobody marks: equal calls may be meant to be equal. At its bound the oldest is forgotten.
 

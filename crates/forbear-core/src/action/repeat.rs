@@ -66,7 +66,8 @@ impl Coordinator {
         if is_named {
             return worst;
         }
-        let is_marked = request.mark == Mark::Repeat;
+        // By its id a send is known that was overtaken by a later one, too.
+        let is_marked = request.mark == Mark::Repeat || request.invocation.is_some();
         for known in self.durable.with_content(scope, route, digest).filter(others) {
             let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
             let marked = (is_marked && known.invocation == request.invocation).then_some(Joined::MarkedRepeat);

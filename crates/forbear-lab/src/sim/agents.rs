@@ -163,8 +163,8 @@ impl World<'_> {
             Again::Marked
         };
         let intent = &mut self.intents[index];
-        // Equal calls without a name may be meant to be two, unless their client says that they are one.
-        intent.loose |= !(is_known || again == Again::Marked && intent.is_marked_exactly());
+        // Equal calls without a name may be meant to be two, unless their client calls them one.
+        intent.loose |= !is_known && !intent.is_marked_exactly();
         self.asks(index, again);
     }
 

@@ -98,7 +98,7 @@ impl Intent {
         self.reference.is_some() || self.key.as_ref().is_some_and(|k| k.origin != KeyOrigin::Made)
     }
 
-    /// Marked as a repeat, it is known whatever came of the call before.
+    /// Its client gives it an id, by which it is known whatever came of the call before.
     pub(super) fn is_marked_exactly(&self) -> bool {
         self.invocation.is_some() && self.digest.is_some() && self.rank.writes() && !self.is_named()
     }

@@ -79,6 +79,8 @@ async fn a_mark_with_an_id_means_its_own_call_and_no_equal_one() {
         assert!(is_problem(&again, "already_done"), "{again:?}");
         assert_eq!(again.json()["action"], of.header("forbear-action"), "{id}");
     }
+    // A send that was overtaken by a later one is of the same call.
+    assert!(is_problem(&send("two", "attempt=1").await, "already_done"));
     assert_eq!(send("three", "attempt=2").await.status, 201);
     assert_eq!(rig.provider.arrivals().len(), 3);
 }
