@@ -9,10 +9,15 @@ use super::tree::Tree;
 const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("forbear-core", &[], &[]),
     ("forbear-audit", &[], &[]),
+    ("forbear-kernel", &[], &[]),
     ("forbear-api", &[], &[]),
     ("forbear-store", &["forbear-core", "forbear-audit"], &[]),
     ("forbear-lab", &["forbear-core", "forbear-store"], &[]),
-    ("forbear-server", &["forbear-core", "forbear-audit", "forbear-store", "forbear-api"], &["forbear-lab"]),
+    (
+        "forbear-server",
+        &["forbear-core", "forbear-audit", "forbear-kernel", "forbear-store", "forbear-api"],
+        &["forbear-lab"],
+    ),
     (
         "forbear",
         &["forbear-core", "forbear-audit", "forbear-store", "forbear-api", "forbear-server", "forbear-lab"],

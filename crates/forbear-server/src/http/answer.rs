@@ -13,13 +13,15 @@ use http::{Method, header, response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::ends::Word;
 use super::framing;
 use super::headers;
+
 use super::http1::Http1;
 use super::http2::{Pump, StreamSlot};
 use super::incoming::Shared;
 use super::pool::Place;
-use super::told::{Receipt, Word};
+use super::told::Receipt;
 
 /// How a body ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

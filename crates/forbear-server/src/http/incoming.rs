@@ -17,14 +17,17 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::ends::{Ends, Shows};
 use super::guard::{Framing, Refusal, Step};
 use super::socket::Socket;
-use super::told::Ends;
 
 /// How long, and how many bytes, an agent may go on sending after its answer, before the connection is dropped. Closing
 /// with unread bytes would reset it, and the agent might lose the answer.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a connection that closes stays for the agent of a write to take its answer.
+const CLOSES_MAX: Duration = Duration::from_secs(5);
 
 const STAND_IN: &[u8] = b"GET /-/refused HTTP/1.1\r\nhost: forbear\r\nconnection: close\r\n\r\n";
 
@@ -65,7 +68,7 @@ impl Drop for InCall {
 }
 
 impl Shared {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(untold_max: Duration) -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
             refused: OnceLock::new(),
@@ -73,7 +76,7 @@ impl Shared {
             calls: AtomicUsize::new(0),
             quiet_since_ns: AtomicU64::new(0),
             is_read: AtomicBool::new(false),
-            ends: Ends::default(),
+            ends: Ends::new(untold_max),
         })
     }
 
@@ -116,6 +119,7 @@ pub(super) struct AgentIo {
     /// How long an agent may take nothing of what it is sent: who holds its answer open for ever holds a slot.
     unread_max: Duration,
     unread_deadline: Option<Pin<Box<Sleep>>>,
+    closes_at: Option<Instant>,
     /// Bytes that may be read by hyper before anything else.
     passed: Bytes,
     watch: Option<Watch>,
@@ -146,19 +150,32 @@ impl AgentIo {
             linger: None,
         };
         let unread_max = unread_max(head_timeout);
-        Self { stream, unread_max, unread_deadline: None, passed: Bytes::new(), watch: Some(watch), shared }
+        Self {
+            stream,
+            unread_max,
+            unread_deadline: None,
+            closes_at: None,
+            passed: Bytes::new(),
+            watch: Some(watch),
+            shared,
+        }
     }
 
     /// A socket whose framing is not ours to watch.
     pub(super) fn plain(stream: Socket, read: Vec<u8>, head_timeout: Duration, shared: Arc<Shared>) -> Self {
         let unread_max = unread_max(head_timeout);
-        Self { stream, unread_max, unread_deadline: None, passed: read.into(), watch: None, shared }
+        Self { stream, unread_max, unread_deadline: None, closes_at: None, passed: read.into(), watch: None, shared }
     }
 
     /// What became of a write, unless the agent has taken nothing for too long.
     fn taken(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if self.watch.is_none() {
-            self.shared.ends.written();
+        let bytes = match &written {
+            Poll::Ready(Ok(bytes)) => *bytes,
+            _ => 0,
+        };
+        self.shared.ends.written(bytes);
+        if self.shared.look.load(Ordering::Acquire) {
+            self.rested();
         }
         if written.is_ready() {
             self.unread_deadline = None;
@@ -168,6 +185,11 @@ impl AgentIo {
         let deadline = self.unread_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(unread_max)));
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the agent does not read its answer")))
+    }
+
+    /// Ends that have rested are told, by what the agent has acknowledged.
+    fn rested(&self) {
+        self.shared.ends.rested(|| self.stream.unacknowledged_bytes());
     }
 
     fn hand_on(&mut self, buf: &mut ReadBuf<'_>) {
@@ -187,18 +209,24 @@ impl AgentIo {
 
 impl Drop for AgentIo {
     fn drop(&mut self) {
-        self.shared.ends.over();
+        self.shared.ends.over(Shows::Closed, || self.stream.unacknowledged_bytes());
     }
 }
 
 impl AsyncRead for AgentIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = buf.filled().len();
         let read = this.read(cx, buf);
-        match &read {
-            Poll::Pending => {}
-            Poll::Ready(Ok(())) => this.shared.ends.shown(true),
-            Poll::Ready(Err(_)) => this.shared.ends.shown(false),
+        let shows = match &read {
+            Poll::Pending => None,
+            Poll::Ready(Err(_)) => Some(Shows::Broken),
+            Poll::Ready(Ok(())) if buf.filled().len() == before => Some(Shows::Closed),
+            // Over HTTP/2 anything may come at any time.
+            Poll::Ready(Ok(())) => this.watch.is_some().then_some(Shows::More),
+        };
+        if let Some(shows) = shows {
+            this.shared.ends.shown(shows, || this.stream.unacknowledged_bytes());
         }
         this.shared.is_read.store(read.is_pending(), Ordering::Relaxed);
         read
@@ -305,16 +333,13 @@ impl AsyncWrite for AgentIo {
         let this = self.get_mut();
         if this.shared.look.load(Ordering::Acquire) {
             this.shared.look.store(false, Ordering::Release);
-            if this.stream.is_read_closed(cx) {
+            this.rested();
+            if this.watch.is_some() && this.stream.is_read_closed(cx) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the agent has left")));
             }
         }
         ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
-        if this.watch.is_some() {
-            this.shared.ends.flushed(|| this.stream.has_left());
-        } else {
-            this.shared.ends.all_flushed();
-        }
+        this.shared.ends.flushed(|| this.stream.has_left());
         Poll::Ready(Ok(()))
     }
 
@@ -322,19 +347,38 @@ impl AsyncWrite for AgentIo {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
         let Some(watch) = &mut this.watch else { return Poll::Ready(Ok(())) };
-        if !watch.framing.is_mid_body() && this.shared.refused.get().is_none() {
-            return Poll::Ready(Ok(()));
-        }
-        let new = || (Box::pin(tokio::time::sleep_until(Instant::now() + LINGER_MAX)), 0);
-        let (deadline, bytes) = watch.linger.get_or_insert_with(new);
-        let mut scratch = [0; 8 * 1024];
-        while *bytes < LINGER_BYTES_MAX && deadline.as_mut().poll(cx).is_pending() {
-            let mut buf = ReadBuf::new(&mut scratch);
-            match ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buf)) {
-                Ok(()) if !buf.filled().is_empty() => *bytes += buf.filled().len(),
-                _ => break,
+        if watch.framing.is_mid_body() || this.shared.refused.get().is_some() {
+            let new = || (Box::pin(tokio::time::sleep_until(Instant::now() + LINGER_MAX)), 0);
+            let (deadline, bytes) = watch.linger.get_or_insert_with(new);
+            let mut scratch = [0; 8 * 1024];
+            while *bytes < LINGER_BYTES_MAX && deadline.as_mut().poll(cx).is_pending() {
+                let mut buf = ReadBuf::new(&mut scratch);
+                match ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buf)) {
+                    Ok(()) if !buf.filled().is_empty() => *bytes += buf.filled().len(),
+                    _ => break,
+                }
             }
         }
-        Poll::Ready(Ok(()))
+        this.poll_taken(cx).map(Ok)
+    }
+}
+
+impl AgentIo {
+    /// Ready once the agent of a write has shown what became of its answer, which nobody could see after the close.
+    fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.rested();
+        let closes_at = *self.closes_at.get_or_insert_with(|| Instant::now() + CLOSES_MAX);
+        let mut scratch = [0; 1024];
+        while self.shared.ends.any_resting() && Instant::now() < closes_at {
+            // The connection is looked at again while an end rests.
+            let mut buf = ReadBuf::new(&mut scratch);
+            let shows = match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => continue,
+                Ok(()) => Shows::Closed,
+                Err(_) => Shows::Broken,
+            };
+            self.shared.ends.shown(shows, || self.stream.unacknowledged_bytes());
+        }
+        Poll::Ready(())
     }
 }

@@ -16,6 +16,7 @@ pub mod begun;
 pub mod body;
 mod counted;
 pub mod dial;
+mod ends;
 mod framing;
 pub mod guard;
 pub mod headers;

@@ -117,6 +117,11 @@ impl Pipe {
         locked(&self.write).reset();
     }
 
+    /// What was written and the peer has not read.
+    pub(super) fn unread_bytes(&self) -> usize {
+        locked(&self.write).bytes.len()
+    }
+
     /// Whether the peer sends no more, though there may be bytes of it to read.
     pub(super) fn is_read_closed(&self) -> bool {
         let way = locked(&self.read);

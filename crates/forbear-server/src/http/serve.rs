@@ -172,7 +172,7 @@ async fn connection<H, F>(
     let Ok(Ok(Some(mut entered))) = entered else { return };
     let (read, is_http2) = (std::mem::take(&mut entered.read), entered.is_http2);
     let head_timeout = if entered.is_own { SAYS_WITHIN.min(options.head_timeout) } else { options.head_timeout };
-    let shared = Shared::new();
+    let shared = Shared::new(incoming::unread_max(head_timeout));
     if is_http2 {
         let teller = Arc::clone(&shared);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -195,8 +195,7 @@ async fn connection<H, F>(
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .serve_connection(io, service);
-        let (connection, untold_max) = (pin!(connection), incoming::unread_max(head_timeout));
-        let telling = Telling { connection, shared: Arc::clone(&shared), untold_max };
+        let telling = Telling { connection: pin!(connection), shared: Arc::clone(&shared) };
         drive(pin!(telling), |t| t.get_mut().connection.as_mut().graceful_shutdown(), phases, &shared, None).await;
     } else {
         let refusals = Arc::clone(&shared);
@@ -252,7 +251,6 @@ async fn drive<C>(
                 return Poll::Ready(Woken::Ended(ended));
             }
             shared.ends.still_waiting();
-            shared.ends.rested();
             if let (Some(mut idle), Some(max)) = (idle.as_mut().as_pin_mut(), idle_timeout) {
                 while idle.as_mut().poll(cx).is_ready() {
                     match shared.idle_until(max) {

@@ -86,6 +86,14 @@ impl Socket {
         }
     }
 
+    /// What was written and the peer has not acknowledged; of a pipe, what the peer has not read.
+    pub(super) fn unacknowledged_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(stream) => forbear_kernel::unacknowledged_bytes(stream),
+            Self::Pipe(pipe) => Some(pipe.unread_bytes() as u64),
+        }
+    }
+
     /// What is there now, though the runtime may not have heard of it. A pipe's runtime is the peer's own.
     pub(super) fn read_now(&self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self::Tcp(stream) = self else { return Poll::Pending };

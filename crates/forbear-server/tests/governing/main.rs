@@ -15,5 +15,6 @@ mod proven;
 mod reads;
 mod repeats;
 mod resends;
+mod undelivered;
 mod untaken;
 mod writes;
