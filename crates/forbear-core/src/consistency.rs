@@ -60,9 +60,12 @@ impl Coordinator {
                 }
             }
             lines += home.delayed();
-            // With nothing in flight only time can move a line.
-            if home.delayed() > 0 && home.scope.in_flight == 0 && !self.next_look.contains_key(id) {
-                return Some(format!("{id} has a line, nothing in flight, and no one looks"));
+            // With slots free in all of its scopes only time can move a line.
+            let kept = home.limits.kept_for_interactive;
+            let is_free = home.scope.in_flight < home.scope.slots_max.saturating_sub(kept).max(1)
+                && home.narrow().all(|(_, scope)| scope.in_flight < scope.slots_max);
+            if home.delayed() > 0 && is_free && !self.next_look.contains_key(id) {
+                return Some(format!("{id} has a line, free slots, and no one looks"));
             }
             if home.delayed() != home.waiting().count() {
                 return Some(format!("{id} counts {} of {} in line", home.delayed(), home.waiting().count()));

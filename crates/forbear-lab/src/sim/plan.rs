@@ -86,7 +86,7 @@ impl Schedule {
         let mut quotas = chance.at(Site::Quotas, 0, 0);
         if quotas.permille(500) {
             intents::cut(&mut quotas, &mut intents);
-            let rate = quotas.pick(&[None, None, Some((5, 1_000)), Some((30, 60_000))]);
+            let rate = quotas.pick(&[None, None, Some((5, 1_000)), Some((2, 10_000))]);
             for policy in &mut plan.policies {
                 policy.rate = rate;
                 policy.narrow_slots = quotas.pick(&[None, Some(1), Some(3)]);
