@@ -73,8 +73,10 @@ impl Home {
         self.narrow.iter()
     }
 
-    /// Makes sure of the lane's scopes, with the limits that it brings. `known` says what the journal knew of one.
-    pub fn open_lane(&mut self, now: Mono, lane: &Lane, mut known: impl FnMut(&ScopeId, &mut Scope)) {
+    /// Makes sure of the lane's scopes, with the limits that it brings. `known` says what the journal knew of one. True: what
+    /// one of them allows has changed.
+    pub fn open_lane(&mut self, now: Mono, lane: &Lane, mut known: impl FnMut(&ScopeId, &mut Scope)) -> bool {
+        let mut changed = false;
         for narrow in lane.narrow() {
             let slots_max = narrow.max_concurrent_requests.unwrap_or(u32::MAX);
             if !self.narrow.contains_key(&narrow.scope) {
@@ -84,10 +86,11 @@ impl Home {
                 self.narrow.insert(narrow.scope.clone(), scope);
             }
             if let Some(scope) = self.narrow.get_mut(&narrow.scope) {
-                scope.slots_max = slots_max;
-                scope.declare(now, &narrow.rates);
+                changed |= std::mem::replace(&mut scope.slots_max, slots_max) != slots_max;
+                changed |= scope.declare(now, &narrow.rates);
             }
         }
+        changed
     }
 
     /// Whoever still waits finds its scopes: they are forgotten only where nobody stands in a lane of theirs.

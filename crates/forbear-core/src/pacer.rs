@@ -140,15 +140,17 @@ impl Pacer {
 
     /// These rates from now on. What is spent of a rate that stays is kept; a new one starts empty, for nobody knows what was
     /// sent before: one call may leave, and the rest paced.
-    pub fn set(&mut self, now: Mono, rates: &[Rate]) {
+    /// True: they are others than before.
+    pub fn set(&mut self, now: Mono, rates: &[Rate]) -> bool {
         let same = self.buckets.len() == rates.len() && self.buckets.iter().zip(rates).all(|(b, rate)| b.rate == *rate);
         if same {
-            return;
+            return false;
         }
         let spent = |rate: &Rate| self.buckets.iter().find(|b| b.rate.unit == rate.unit).map(|b| b.full_at_ns);
         let bucket =
             |rate: &Rate| Bucket { rate: *rate, full_at_ns: spent(rate).unwrap_or_else(|| rate.empty_at(now)) };
         self.buckets = rates.iter().map(bucket).collect();
+        true
     }
 
     /// When a call that takes `ask` may leave, if that is to come.

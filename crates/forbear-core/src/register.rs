@@ -106,9 +106,9 @@ impl Scope {
         self.in_flight == 0 && self.closed_until.is_none_or(|c| c <= now) && self.pacer.is_full(now)
     }
 
-    /// The rates that it keeps to from now on.
-    pub fn declare(&mut self, now: Mono, rates: &[Rate]) {
-        self.pacer.set(now, rates);
+    /// The rates that it keeps to from now on. True: they were others.
+    pub fn declare(&mut self, now: Mono, rates: &[Rate]) -> bool {
+        self.pacer.set(now, rates)
     }
 
     #[must_use]

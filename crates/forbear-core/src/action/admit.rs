@@ -148,8 +148,8 @@ impl Coordinator {
         live.last_seq = Some(seq);
     }
 
-    /// The home of a call, with the scopes of its lane, under the limits that it brings.
-    pub(crate) fn home_mut(&mut self, now: Now, request: &Request) -> &mut Home {
+    /// The home of a call and the scopes of its lane keep to the limits that it brings. True: those are others than before.
+    fn use_quota(&mut self, now: Now, request: &Request) -> bool {
         let jitter_ms = self.jitter_ms(request.action, 1);
         let (at_start, records) = (&mut self.closed_at_start, &self.durable.scopes);
         // Known from the journal at the start; since then the monotonic clock alone counts.
@@ -164,16 +164,19 @@ impl Coordinator {
             known(&request.scope, &mut home.scope);
             home
         });
-        home.scope.declare(now.mono, &request.quota.rates);
-        home.open_lane(now.mono, &request.quota.lane, known);
-        home
+        let mut changed = home.limits != request.limits;
+        if changed {
+            home.set_limits(request.limits);
+        }
+        changed |= home.scope.declare(now.mono, &request.quota.rates);
+        changed |= home.open_lane(now.mono, &request.quota.lane, known);
+        changed
     }
 
     /// A policy that was loaded since comes with its first call: who stands in line before that call may have a slot now.
     fn use_limits(&mut self, now: Now, request: &Request, out: &mut Commands) {
-        let home = self.home_mut(now, request);
-        if home.limits != request.limits {
-            home.set_limits(request.limits);
+        let changed = self.use_quota(now, request);
+        if changed {
             self.pump(now, &request.scope, out);
         }
     }
