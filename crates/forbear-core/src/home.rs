@@ -221,11 +221,6 @@ impl Home {
         self.line.all().map(|(_, action)| action)
     }
 
-    #[must_use]
-    pub fn lowest_below(&self, than: Priority) -> Option<ActionId> {
-        self.line.lowest_below(than)
-    }
-
     /// When the line should be looked at again, if only time can move it.
     #[must_use]
     pub fn next_look(&self, now: Mono, ask_of: impl Fn(ActionId) -> Ask) -> Option<(Mono, WaitReason)> {

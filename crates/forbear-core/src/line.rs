@@ -211,22 +211,6 @@ impl Line {
         });
         later.chain(lined_up)
     }
-
-    /// The last in the line of the lowest priority, below `than`: who is shed first.
-    #[must_use]
-    pub fn lowest_below(&self, than: Priority) -> Option<ActionId> {
-        let below = Priority::ALL.iter().rev().take_while(|priority| **priority > than);
-        below.filter_map(|priority| self.last_of(*priority)).next()
-    }
-
-    fn last_of(&self, priority: Priority) -> Option<ActionId> {
-        let later = self.later.values().filter(|w| w.priority == priority).map(|w| (w.order, w.action));
-        let tenants = self.lanes.values().flat_map(|classes| classes[priority.index()].tenants.values());
-        let lined_up = tenants
-            .filter_map(|tasks| tasks.waiting.last_key_value())
-            .map(|((_, order), (action, _))| (*order, *action));
-        later.chain(lined_up).max().map(|(_, action)| action)
-    }
 }
 
 /// One turn: whose it is.

@@ -108,17 +108,6 @@ fn who_leaves_is_gone_wherever_it_stood() {
     assert_eq!((line.len(), line.next_due().is_none(), line.all().count()), (0, true, 0));
 }
 
-#[test]
-fn the_lowest_and_last_is_shed_first() {
-    let mut line = line();
-    for (order, priority) in [(1, Priority::Background), (2, Priority::Background), (3, Priority::Normal)] {
-        line.enter(Waiter { priority, ..waiter(order, "a") });
-    }
-    assert_eq!(line.lowest_below(Priority::Interactive), Some(ActionId(2)));
-    assert_eq!(line.lowest_below(Priority::Normal), Some(ActionId(2)));
-    assert_eq!(line.lowest_below(Priority::Background), None);
-}
-
 proptest! {
     /// The bound that the module states, at whatever moment somebody comes.
     #[test]
