@@ -136,8 +136,8 @@ def assert_held(sent, seconds):
     assert second["at_ns"] - first["head_written_at_ns"] >= seconds * NS
 
 
-def test_before_the_gateway_every_call_is_sent_as_often_as_its_policy_says(before):
-    call = before()
+def assert_as_often_as_its_policy_says(call):
+    """What a broken provider came to is handed back."""
     came, sent = call("plain")
     assert (came, len(sent)) == (TEXT, 1)
     came, sent = call("soon")
@@ -145,6 +145,12 @@ def test_before_the_gateway_every_call_is_sent_as_often_as_its_policy_says(befor
     assert_held(sent, 2)
     came, sent = call("broken")
     assert (came.status_code, len(sent)) == (500, ATTEMPTS)
+    return came
+
+
+def test_before_the_gateway_every_call_is_sent_as_often_as_its_policy_says(before):
+    call = before()
+    came = assert_as_often_as_its_policy_says(call)
     assert "retry budget is used up" in str(came), "the agent is told by whom, and why"
     # LiteLLM keeps to itself that the call is not to be repeated, and the agent's client would.
     assert len(call("broken", max_retries=1)[1]) == 2 * ATTEMPTS
@@ -169,13 +175,7 @@ def test_before_the_gateway_without_settings_each_answer_is_asked_for_three_time
 
 def test_behind_the_gateway_every_call_is_sent_as_often_as_its_policy_says(behind):
     call = behind()
-    came, sent = call("plain")
-    assert (came, len(sent)) == (TEXT, 1)
-    came, sent = call("soon")
-    assert came == TEXT
-    assert_held(sent, 2)
-    came, sent = call("broken")
-    assert (came.status_code, len(sent)) == (500, ATTEMPTS)
+    assert_as_often_as_its_policy_says(call)
     came, sent = call("hour")
     assert (came.status_code, len(sent)) == (429, 1)
     assert came.response.headers["forbear-outcome"] in ("budget_exhausted", "deferred")

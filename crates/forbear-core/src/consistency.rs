@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::action::live::Stage;
 use crate::coordinator::Coordinator;
+use crate::home::Home;
 use crate::ids::ScopeId;
 
 impl Coordinator {
@@ -70,6 +71,10 @@ impl Coordinator {
             if home.delayed() != home.waiting().count() {
                 return Some(format!("{id} counts {} of {} in line", home.delayed(), home.waiting().count()));
             }
+        }
+        let below: usize = self.scopes.values().map(Home::narrow_len).sum();
+        if below != self.narrow_scopes {
+            return Some(format!("{} scopes below homes of {below}", self.narrow_scopes));
         }
         if let Some((id, taken)) = slots.first_key_value() {
             return Some(format!("{taken} attempts hold slots of {id}, which is gone"));

@@ -39,6 +39,8 @@ pub struct Coordinator {
     pub(crate) durable: Durable,
     /// By the home scope.
     pub(crate) scopes: BTreeMap<ScopeId, Home>,
+    /// Scopes below all homes.
+    pub(crate) narrow_scopes: usize,
     /// Boundaries that the journal knew at the start, of scopes that no one has asked for since.
     pub(crate) closed_at_start: BTreeMap<ScopeId, Mono>,
     pub(crate) live: BTreeMap<ActionId, Box<Live>>,
@@ -72,6 +74,7 @@ impl Coordinator {
             gate: Gate::resume(durable.seq),
             durable,
             scopes: BTreeMap::new(),
+            narrow_scopes: 0,
             closed_at_start: BTreeMap::new(),
             live: BTreeMap::new(),
             waiters: BTreeMap::new(),

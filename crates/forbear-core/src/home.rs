@@ -3,7 +3,7 @@
 //! All scopes of a call are asked, broad to narrow, and all or none are taken, at the send. A slot is held only while an
 //! attempt is on the wire, never while waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ActionId, ScopeId, Seq};
 use crate::lane::Lane;
@@ -12,9 +12,6 @@ use crate::pacer::Ask;
 use crate::policy::{Limits, Priority};
 use crate::register::{Scope, Turn, WaitReason};
 use crate::time::Mono;
-
-/// Narrower scopes of one home that are kept while they are idle.
-const IDLE_SCOPES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Home {
@@ -80,7 +77,6 @@ impl Home {
         for narrow in lane.narrow() {
             let slots_max = narrow.max_concurrent_requests.unwrap_or(u32::MAX);
             if !self.narrow.contains_key(&narrow.scope) {
-                self.forget_idle(now);
                 let mut scope = Scope::new(slots_max);
                 known(&narrow.scope, &mut scope);
                 self.narrow.insert(narrow.scope.clone(), scope);
@@ -93,12 +89,22 @@ impl Home {
         changed
     }
 
-    /// Whoever still waits finds its scopes: they are forgotten only where nobody stands in a lane of theirs.
-    fn forget_idle(&mut self, now: Mono) {
-        if self.narrow.len() < IDLE_SCOPES_MAX || !self.line.is_empty() {
-            return;
-        }
-        self.narrow.retain(|_, scope| !scope.is_idle(now));
+    /// Scopes below it that nothing is known of any more are forgotten. Whoever waits finds its own.
+    pub fn forget_idle(&mut self, now: Mono) {
+        let needed: BTreeSet<ScopeId> = self.line.all().flat_map(|(lane, _)| lane.scopes()).cloned().collect();
+        self.narrow.retain(|id, scope| !scope.is_idle(now) || needed.contains(id));
+    }
+
+    /// Scopes below it that are known.
+    #[must_use]
+    pub fn narrow_len(&self) -> usize {
+        self.narrow.len()
+    }
+
+    /// How many of the lane's scopes are not known yet.
+    #[must_use]
+    pub fn unknown_of(&self, lane: &Lane) -> usize {
+        lane.scopes().filter(|id| !self.narrow.contains_key(*id)).count()
     }
 
     /// The home and the lane's scopes, broad to narrow.
@@ -234,5 +240,37 @@ impl Home {
         // At its instant it is given its place, and then its scopes are asked.
         let due = self.line.next_due().map(|(due, _)| (due, WaitReason::Backoff));
         heads.chain(due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{TaskId, TenantId};
+    use crate::lane::Narrow;
+
+    fn lane(name: &str) -> Lane {
+        let narrow = Narrow { scope: ScopeId::new(name), max_concurrent_requests: None, rates: [].into() };
+        Lane::new(vec![narrow])
+    }
+
+    #[test]
+    fn what_is_idle_is_forgotten_and_what_somebody_waits_for_is_not() {
+        let mut home = Home::new(Limits::default());
+        let (waits, busy, idle) = (lane("p/a/waits"), lane("p/a/busy"), lane("p/a/idle"));
+        for lane in [&waits, &busy, &idle] {
+            home.open_lane(Mono(0), lane, |_, _| ());
+        }
+        let tenant = TenantId::new("p/a");
+        let task = TaskId::new("t");
+        let action = ActionId(1);
+        home.line_up(
+            Mono(0),
+            Waiter { lane: waits.clone(), priority: Priority::Normal, tenant, task, order: 1, action },
+        );
+        home.take(Mono(0), &busy, ActionId(2), Ask::default(), |_, _| 0);
+        home.forget_idle(Mono(0));
+        assert_eq!([&waits, &busy, &idle].map(|lane| home.unknown_of(lane)), [0, 0, 1]);
+        assert_eq!(home.narrow_len(), 2);
     }
 }

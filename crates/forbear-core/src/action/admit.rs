@@ -77,8 +77,7 @@ impl Coordinator {
                 return self.end_with_answer(now, live, Outcome::Shed, why, Some(60), out);
             }
         }
-        let scope = live.request.scope.clone();
-        if !self.has_room_for(now, &scope) {
+        if !self.has_room_for(now, &live.request) {
             let why = "as many scopes are in use or closed as can be kept";
             return self.end_with_answer(now, live, Outcome::Shed, why, Some(60), out);
         }
@@ -169,7 +168,9 @@ impl Coordinator {
             home.set_limits(request.limits);
         }
         changed |= home.scope.declare(now.mono, &request.quota.rates);
+        let before = home.narrow_len();
         changed |= home.open_lane(now.mono, &request.quota.lane, known);
+        self.narrow_scopes += home.narrow_len() - before;
         changed
     }
 
@@ -194,17 +195,26 @@ impl Coordinator {
         entry(now, live, home, first, delayed)
     }
 
-    /// Whether a scope is known or may still be. Idle ones go first; looking for those is done once a second at most, since it
-    /// walks them all.
-    fn has_room_for(&mut self, now: Now, scope: &ScopeId) -> bool {
-        if self.scopes.len() < crate::durable::SCOPES_MAX || self.scopes.contains_key(scope) {
+    /// Whether a call's scopes are known or may still be. Idle ones go first; looking for those is done once a second at most,
+    /// since it walks them all.
+    fn has_room_for(&mut self, now: Now, request: &Request) -> bool {
+        let lane = &request.quota.lane;
+        let unknown = match self.scopes.get(&request.scope) {
+            Some(home) => home.unknown_of(lane),
+            None => 1 + lane.narrow().len(),
+        };
+        let has_room = |this: &Self| this.scopes.len() + this.narrow_scopes + unknown <= crate::durable::SCOPES_MAX;
+        if unknown == 0 || has_room(self) {
             return true;
         }
         if now.mono >= self.next_sweep {
             self.scopes.retain(|_, home| !home.is_idle(now.mono));
+            self.scopes.values_mut().for_each(|home| home.forget_idle(now.mono));
+            self.narrow_scopes = self.scopes.values().map(Home::narrow_len).sum();
             self.next_sweep = now.mono.plus_ms(SWEEP_EVERY_MS);
         }
-        self.scopes.len() < crate::durable::SCOPES_MAX
+        // What this call knew may have been forgotten, and counts as it did.
+        has_room(self)
     }
 }
 

@@ -40,25 +40,30 @@ async fn calls(peer: &Peer, is_http2: bool, paths: &[&str]) -> Vec<Came> {
     came
 }
 
+/// On its first connection it answers the second request with `word`, and the third with what belongs to the second.
+async fn gives_up_with(word: &'static str) -> Peer {
+    let answers = move |mut conn: Conn| async move {
+        let mut n = 0;
+        while let Some(head) = conn.head().await {
+            conn.body(&head).await;
+            let answer = match (conn.n, n) {
+                (0, 1) => word,
+                // Whoever asks now would take it for his.
+                (0, 2) => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale",
+                _ => OK,
+            };
+            n += 1;
+            conn.io.write_all(answer.as_bytes()).await.unwrap();
+        }
+    };
+    Peer::start(play(answers)).await
+}
+
 /// A server that gave up on an idle connection may say so just when the next request comes, and still answer that one.
 #[tokio::test]
 async fn a_connection_that_said_408_is_not_used_again() {
     for path in ["read", "keyed"] {
-        let peer = Peer::start(play(|mut conn: Conn| async move {
-            let mut n = 0;
-            while let Some(head) = conn.head().await {
-                conn.body(&head).await;
-                let answer = match (conn.n, n) {
-                    (0, 1) => "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n",
-                    // The late answer to the second request: whoever asks now would take it for his.
-                    (0, 2) => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale",
-                    _ => OK,
-                };
-                n += 1;
-                conn.io.write_all(answer.as_bytes()).await.unwrap();
-            }
-        }))
-        .await;
+        let peer = gives_up_with("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n").await;
         let came = calls(&peer, false, &[path, path]).await;
         assert_eq!(came[1].body, "ok", "{path}: {}", came[1].head);
         assert_eq!(raw_field(&came[1].head, "forbear-attempts"), Some("2"));
@@ -70,20 +75,7 @@ async fn a_connection_that_said_408_is_not_used_again() {
 #[tokio::test]
 async fn a_used_connection_that_said_400_is_not_used_again() {
     for path in ["read", "keyed"] {
-        let peer = Peer::start(play(|mut conn: Conn| async move {
-            let mut n = 0;
-            while let Some(head) = conn.head().await {
-                conn.body(&head).await;
-                let answer = match (conn.n, n) {
-                    (0, 1) => "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-                    (0, 2) => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale",
-                    _ => OK,
-                };
-                n += 1;
-                conn.io.write_all(answer.as_bytes()).await.unwrap();
-            }
-        }))
-        .await;
+        let peer = gives_up_with("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
         let came = calls(&peer, false, &[path, path, path]).await;
         assert!(came[1].head.contains(" 400 "), "{path}: {}", came[1].head);
         assert_eq!(came[2].body, "ok", "{path}: {}", came[2].head);

@@ -18,24 +18,35 @@ fn most_in_a_window(rig: &Rig, window: Duration) -> usize {
         .unwrap_or(0)
 }
 
+/// A provider that counts so many requests of a second by arrival, and says of `/closes` that it is to be left alone.
+async fn limited(max: u32, retry_after_s: u32, slots: u32) -> Rig {
+    let scenario = format!(
+        "
+limits:
+  - name: requests
+    per: credential
+    window: {{max: {max}, per_ms: 1000}}
+routes:
+  - match: 'GET /closes'
+    respond: {{status: 429, headers: {{Retry-After: '{retry_after_s}'}}, body: {{}}}}
+  - match: 'GET /{{rest...}}'
+    respond: {{body: {{ok: true}}}}
+"
+    );
+    let configuration = format!(
+        "providers:\n  p:\n    base_url: $BASE\n    scope: {{max_concurrent_requests: {slots}}}\n    rates: [{{of: requests, \
+         amount: {max}, per_seconds: 1}}]\n"
+    );
+    Rig::new(&scenario, &configuration).await
+}
+
 fn refused(rig: &Rig) -> usize {
     rig.provider.arrivals().iter().filter(|a| a.status == Some(429)).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fb_027_a_limit_by_the_second_is_kept_by_arrival() {
-    let scenario = "
-limits:
-  - name: requests
-    per: credential
-    window: {max: 50, per_ms: 1000}
-routes:
-  - match: 'GET /{rest...}'
-    respond: {body: {ok: true}, delay_ms: 20}
-";
-    let configuration = "providers:\n  p:\n    base_url: $BASE\n    scope: {max_concurrent_requests: 101}\n    rates: [{of: \
-                         requests, amount: 50, per_seconds: 1}]\n";
-    let rig = Rig::new(scenario, configuration).await;
+    let rig = limited(50, 1, 101).await;
     let began = Instant::now();
     let got = join_all((0..101).map(|n| {
         let rig = &rig;
@@ -50,16 +61,7 @@ routes:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fb_038_interactive_work_leaves_first_and_background_work_is_not_starved() {
-    let scenario = "
-routes:
-  - match: 'GET /closes'
-    respond: {status: 429, headers: {Retry-After: '2'}, body: {}}
-  - match: 'GET /{rest...}'
-    respond: {body: {ok: true}}
-";
-    let configuration = "providers:\n  p:\n    base_url: $BASE\n    scope: {max_concurrent_requests: 1}\n    rates: [{of: \
-                         requests, amount: 40, per_seconds: 1, burst: 1}]\n";
-    let rig = Rig::new(scenario, configuration).await;
+    let rig = limited(40, 2, 1).await;
     let fields = |priority| [("authorization", "Bearer k1"), ("forbear-priority", priority)];
     let closed = rig.call("GET", "/p/closes", &[("authorization", "Bearer k1"), ("forbear-deadline", "1s")], "").await;
     assert_eq!(closed.header("forbear-outcome"), "deadline_exhausted");
@@ -81,20 +83,7 @@ routes:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_workers_of_one_account_keep_its_limit_after_a_common_refusal() {
-    let scenario = "
-limits:
-  - name: requests
-    per: credential
-    window: {max: 20, per_ms: 1000}
-routes:
-  - match: 'GET /closes'
-    respond: {status: 429, headers: {Retry-After: '1'}, body: {}}
-  - match: 'GET /{rest...}'
-    respond: {body: {ok: true}}
-";
-    let configuration = "providers:\n  p:\n    base_url: $BASE\n    scope: {max_concurrent_requests: 30}\n    rates: [{of: \
-                         requests, amount: 20, per_seconds: 1}]\n";
-    let rig = Rig::new(scenario, configuration).await;
+    let rig = limited(20, 1, 30).await;
     let fields = [("authorization", "Bearer k1"), ("forbear-deadline", "500ms")];
     assert_eq!(rig.call("GET", "/p/closes", &fields, "").await.header("forbear-outcome"), "deadline_exhausted");
     let worker = |w: usize| {
