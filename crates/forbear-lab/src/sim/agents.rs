@@ -11,7 +11,7 @@ use forbear_core::lane::{Lane, Narrow};
 use forbear_core::pacer::Ask;
 
 use super::calls::{CALLS_MAX, Call, Calls, number};
-use super::chance::Site;
+use super::chance::{Rng, Site};
 use super::coverage::Seen;
 use super::intents::{Intent, rank_index};
 use super::world::{Happening, World};
@@ -29,6 +29,13 @@ pub(super) enum Again {
     Unmarked,
     /// Under the same name, and something else.
     OtherContent,
+}
+
+impl Again {
+    /// Most clients mark nothing.
+    fn drawn(rng: &mut Rng) -> Self {
+        if rng.permille(500) { Self::Unmarked } else { Self::Marked }
+    }
 }
 
 impl World<'_> {
@@ -157,10 +164,8 @@ impl World<'_> {
         let again = if is_known && writes && rng.permille(300) {
             self.cover(Seen::OtherContent);
             Again::OtherContent
-        } else if rng.permille(500) {
-            Again::Unmarked
         } else {
-            Again::Marked
+            Again::drawn(&mut rng)
         };
         let intent = &mut self.intents[index];
         // Equal calls without a name may be meant to be two, unless their client calls them one.
@@ -184,7 +189,7 @@ impl World<'_> {
         // A repeat of what was not answered is known by its names or its content, for a day.
         intent.loose |= intent.digest.is_none() || in_ms > DAY_MS;
         self.cover(Seen::AskedAfterLeaving);
-        self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
+        self.later(in_ms, Happening::Asks { intent: index, again: Again::drawn(&mut rng) });
     }
 
     pub(super) fn cancels(&mut self, task: usize) {
@@ -232,7 +237,7 @@ impl World<'_> {
             let wait = answer.retry_after_seconds.unwrap_or(0).saturating_mul(1_000);
             let in_ms = wait + rng.pick(&[0, 100, 10_000, 100_000]);
             self.cover(Seen::AskedAfterAnswer);
-            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::drawn(&mut rng) });
         }
     }
 
@@ -261,7 +266,7 @@ impl World<'_> {
             intent.loose |= intent.digest.is_none();
             let in_ms = rng.pick(&[0, 1_000, 30_000]);
             self.cover(Seen::AskedAfterLosing);
-            self.later(in_ms, Happening::Asks { intent: index, again: Again::Marked });
+            self.later(in_ms, Happening::Asks { intent: index, again: Again::drawn(&mut rng) });
         }
     }
 }

@@ -104,7 +104,7 @@ impl Ledger {
         }
         match &event.fact {
             Fact::ActionRequested(requested) => same_key(event.action, requested, known),
-            Fact::RetryScheduled { .. } => self.scheduled(event, at, how, known),
+            Fact::RetryScheduled { .. } => self.scheduled(event, decided(event, at), how, known),
             Fact::CallJoined { charged: Some(task), .. } => {
                 let task = known.task_index(task);
                 self.charged[task] += 1;
@@ -113,7 +113,7 @@ impl Ledger {
             }
             Fact::ActionResult(result) => {
                 if let Some(below) = result.classification.as_ref().and_then(|c| c.below.as_ref()) {
-                    self.revealed(event, below.retries, at, known);
+                    self.revealed(event, below.retries, decided(event, at), known);
                 }
                 Ok(())
             }
@@ -270,6 +270,12 @@ impl Known<'_> {
     fn task_index(&self, task: &TaskId) -> usize {
         self.fixtures.tasks.iter().position(|t| t == task).unwrap_or(0)
     }
+}
+
+/// When it was decided, which for what was held back by a full disk is before it was written.
+fn decided(event: &Event, written: Now) -> Now {
+    let since_ns = event.at.ms_until(written.wall).saturating_mul(1_000_000);
+    Now { mono: Mono(written.mono.0.saturating_sub(since_ns)), wall: event.at }
 }
 
 fn same_key(action: Option<ActionId>, requested: &ActionRequested, known: &Known<'_>) -> Result<(), Finding> {
