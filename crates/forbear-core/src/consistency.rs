@@ -37,6 +37,9 @@ impl Coordinator {
                         *slots.entry(scope).or_default() += 1;
                     }
                 }
+                Stage::Telling(_) if !live.joined.is_empty() => {
+                    return Some(format!("{id} was answered, and who joined it waits"));
+                }
                 Stage::Telling(_) => {}
             }
         }

@@ -110,7 +110,7 @@ impl Coordinator {
         match input {
             Input::Request(request) => self.admit(now, request, &mut out),
             Input::Result { action, attempt, report } => self.result(now, action, attempt, *report, &mut out),
-            Input::AnswerRead { action, attempt } => self.answer_read(now, action, attempt, &mut out),
+            Input::AnswerRead { action, attempt, end } => self.answer_read(now, action, attempt, end, &mut out),
             Input::Ended { action, attempt, end } => self.ended(now, action, attempt, end, &mut out),
             Input::AgentLeft { action } => self.agent_left(now, action, &mut out),
             Input::CancelTask { task, by } => self.cancel_task(now, &task, by, &mut out),

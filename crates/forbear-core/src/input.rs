@@ -23,11 +23,12 @@ pub enum Input {
         attempt: AttemptNo,
         report: Box<Report>,
     },
-    /// The provider has given all of the answer that is being relayed, and its agent has not taken it yet. Said only where
-    /// the end is not told in the same breath.
+    /// The provider has given all of the answer that is being relayed, which ended so, and its agent has not taken it yet.
+    /// Said only where the end is not told in the same breath.
     AnswerRead {
         action: ActionId,
         attempt: AttemptNo,
+        end: BodyEnd,
     },
     /// The body that was being relayed ended.
     Ended {

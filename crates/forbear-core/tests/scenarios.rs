@@ -100,7 +100,7 @@ impl Stage {
             }
             "reads" => {
                 let (action, attempt) = attempt(words[1]);
-                self.tell(Input::AnswerRead { action, attempt });
+                self.tell(Input::AnswerRead { action, attempt, end: BodyEnd::Complete });
             }
             "leave" => self.tell(Input::AgentLeft { action: action(words[1]) }),
             "cancel" => self.tell(Input::CancelTask { task: TaskId::new(words[1]), by: "person".into() }),

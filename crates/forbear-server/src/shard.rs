@@ -156,6 +156,18 @@ impl Shard {
         let _ = self.visit(None, input);
     }
 
+    /// All of the answer that a call relays was read, and its agent takes it yet. Whoever waits for it gets the copy now, and
+    /// who comes meanwhile too.
+    pub fn answer_read(&self, action: ActionId, attempt: AttemptNo, end: BodyEnd, copy: Option<Arc<AnswerCopy>>) {
+        let mut inner = self.lock();
+        let now = self.clock.now();
+        if let Some(copy) = copy {
+            inner.copies.keep(now.mono, action, copy);
+        }
+        let commands = inner.core.handle(now, Input::AnswerRead { action, attempt, end });
+        self.settle(&mut inner, commands, None);
+    }
+
     /// The body that a call relayed has ended, and with it the call. Whoever waits for the same answer gets the copy.
     pub fn ended(
         &self,

@@ -7,7 +7,7 @@ use crate::classify::Classification;
 use crate::effect::Effect;
 use crate::event::Refused;
 use crate::ids::{ActionId, AttemptNo, Seq, TenantId};
-use crate::input::Request;
+use crate::input::{BodyEnd, Request};
 use crate::line::{Place, Waiter};
 use crate::register::WaitReason;
 use crate::time::{Mono, Wall};
@@ -49,6 +49,10 @@ pub struct Live {
     /// What the attempts so far leave open together.
     pub effect: Effect,
     pub last: Option<LastAnswer>,
+    /// When its answer's head was given to its agent.
+    pub answered_at: Option<Mono>,
+    /// How its answer ended, where all of it was read and its agent takes it yet.
+    pub read: Option<BodyEnd>,
     /// What the provider said to this call alone, where it did not close the scope: not before this instant.
     pub told_until: Option<Mono>,
     /// A retry was charged and has not left: for which attempt, and for how many milliseconds of waiting.
@@ -112,6 +116,8 @@ impl Live {
             last_seq: None,
             effect: Effect::NotApplied,
             last: None,
+            answered_at: None,
+            read: None,
             told_until: None,
             charged: None,
             waited_ms: 0,

@@ -18,6 +18,9 @@ use crate::time::{Mono, Now};
 /// Calls that wait for the result of one action.
 pub(crate) const JOINED_MAX: usize = 64;
 
+/// So long after the head of a write's answer it is waited for that its agent takes all of it.
+const TAKEN_WITHIN_MS: u64 = 10_000;
+
 /// A call that waits for another's result. It has no slot, no attempt and no end of its own.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -25,6 +28,13 @@ pub(crate) struct Waiter {
     task: TaskId,
     deadline: Mono,
     how: Joined,
+}
+
+/// Until when a call that joins waits. A write's answer that is longer than what is read ahead comes at its first agent's
+/// pace, and what it means is known by its head.
+fn joined_until(live: &Live, deadline: Mono) -> Mono {
+    let taken = live.answered_at.filter(|_| live.request.rank.writes());
+    taken.map_or(deadline, |at| deadline.min(at.plus_ms(TAKEN_WITHIN_MS)))
 }
 
 /// What an equal call means for this one. The more it forbids, the later it stands.
@@ -128,11 +138,24 @@ impl Coordinator {
         }
         // A repeat of its client's own making is one of the retries of its task.
         let charged = (how == Joined::MarkedRepeat).then(|| joined.request.task.clone());
-        let waiter = Waiter { to, task: live.request.task.clone(), deadline: live.deadline, how };
+        let deadline = joined_until(joined, live.deadline);
+        let waiter = Waiter { to, task: live.request.task.clone(), deadline, how };
         self.expiries.insert((waiter.deadline, action));
         self.waiters.insert(action, waiter);
         self.record_on_the_way(now, to, out);
         self.emit(now, Some(to), Fact::CallJoined { how, charged }, Write::Behind, out);
+        self.tell_who_joined(now, to, out);
+    }
+
+    /// The answer's head is on its way to the agent: from now on who waits too waits for the agent's pace, which has a bound.
+    pub(crate) fn answer_begins(&mut self, now: Now, live: &mut Live) {
+        live.answered_at = Some(now.mono);
+        for action in live.joined.clone() {
+            let Some(waiter) = self.waiters.get_mut(&action) else { continue };
+            self.expiries.remove(&(waiter.deadline, action));
+            waiter.deadline = joined_until(live, waiter.deadline);
+            self.expiries.insert((waiter.deadline, action));
+        }
     }
 
     /// What went straight and leaves a trace after all enters the journal with what was done so far.
@@ -199,9 +222,14 @@ impl Coordinator {
 
     /// Its deadline passed before the result came.
     pub(crate) fn expire_waiter(&mut self, now: Now, action: ActionId, out: &mut Commands) {
-        let why = "its deadline came before the result of the equal call that it waits for";
         let to = self.waiters.get(&action).and_then(|waiter| self.live.get(&waiter.to));
         let writes = to.is_some_and(|live| live.request.rank.writes());
+        let why = match to {
+            Some(live) if writes && live.answered_at.is_some() => {
+                "the equal call that it waits for was answered, and its agent has not taken all of the answer yet"
+            }
+            _ => "its deadline came before the result of the equal call that it waits for",
+        };
         let outcome = if writes { Outcome::OutcomeUnknown } else { Outcome::DeadlineExhausted };
         self.let_go(now, action, outcome, why, out);
     }

@@ -1,6 +1,7 @@
 //! An attempt came back: what it proves, what the register learns, and what follows.
 
 use crate::action::admit::write_for;
+use crate::action::leave::AGENT_LEFT;
 use crate::action::live::{LastAnswer, Live, Stage};
 use crate::action::observe;
 use crate::action::verdict::{Situation, TOO_EARLY, Verdict, may_have_run, verdict};
@@ -20,6 +21,20 @@ const GONE: &str = "what it deletes is gone, and an earlier send may have done i
 
 fn is_success(live: &Live) -> bool {
     live.last.as_ref().is_some_and(|l| l.classification.kind == crate::classify::Kind::Success)
+}
+
+fn has_succeeded(live: &Live) -> bool {
+    is_success(live) || live.is_gone
+}
+
+/// What an answer that was passed on comes to, where its end leaves no effect open.
+fn whole(live: &Live, end: BodyEnd) -> (Outcome, Option<String>) {
+    match end {
+        BodyEnd::Complete if has_succeeded(live) => (Outcome::Succeeded, live.is_gone.then(|| GONE.to_owned())),
+        BodyEnd::Complete => (Outcome::Rejected, None),
+        BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
+        BodyEnd::AgentLeft => (Outcome::Cancelled, Some(AGENT_LEFT.into())),
+    }
 }
 
 impl Coordinator {
@@ -195,6 +210,7 @@ impl Coordinator {
                 live.stage = Stage::Relaying(attempt);
                 let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
                 let relay = Command::Relay { action, attempt, stamp };
+                self.answer_begins(now, &mut live);
                 // Who is told of a boundary can rely on it; a plain success tells of none.
                 let tells = outcome != Outcome::Succeeded
                     || live.last.as_ref().is_some_and(|l| l.classification.boundary.is_some());
@@ -246,15 +262,43 @@ impl Coordinator {
         }
     }
 
-    /// The provider is done: its slot comes back now, and the end is recorded once the agent was told.
-    pub(crate) fn answer_read(&mut self, now: Now, action: ActionId, attempt: AttemptNo, out: &mut Commands) {
+    /// The provider is done: its slot comes back now, who waits for the answer too has it now, and the end is recorded once
+    /// the agent was told.
+    pub(crate) fn answer_read(
+        &mut self,
+        now: Now,
+        action: ActionId,
+        attempt: AttemptNo,
+        end: BodyEnd,
+        out: &mut Commands,
+    ) {
         let Some(live) = self.live.get_mut(&action).filter(|l| l.stage == Stage::Relaying(attempt)) else { return };
         live.stage = Stage::Telling(attempt);
+        live.read = Some(end);
         let scope = live.request.scope.clone();
         if let Some(home) = self.scopes.get_mut(&scope) {
             home.give_slot(&live.request.quota.lane);
         }
+        self.tell_who_joined(now, action, out);
         self.pump(now, &scope, out);
+    }
+
+    /// Whoever waits for an answer that was read has it at once, however slowly its first agent takes it.
+    pub(crate) fn tell_who_joined(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let Some(mut live) = self.live.remove(&action) else { return };
+        if let Some(end) = live.read.clone()
+            && !live.joined.is_empty()
+        {
+            match whole(&live, end) {
+                (outcome @ (Outcome::Succeeded | Outcome::Rejected), _) => self.share(now, &mut live, outcome, out),
+                (outcome, reason) => {
+                    let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
+                    let after = self.boundary_seq(&live.request);
+                    self.tell_joined(&mut live, &answer, after, out);
+                }
+            }
+        }
+        self.live.insert(action, live);
     }
 
     /// The relayed body ended.
@@ -266,7 +310,7 @@ impl Coordinator {
         let Some(mut live) = self.live.remove(&action) else { return };
         let holds_slot = live.attempt().is_some();
         let scope = live.request.scope.clone();
-        let succeeded = is_success(&live) || live.is_gone;
+        let succeeded = has_succeeded(&live);
         // A write is read on when its agent has left: if that too had to be given up, the rest may have said anything.
         let end = match end {
             BodyEnd::AgentLeft if live.request.rank.writes() => {
@@ -282,14 +326,11 @@ impl Coordinator {
                 self.emit(now, Some(action), fact, Write::Ahead, out);
                 (Outcome::OutcomeUnknown, Some(reason))
             }
-            BodyEnd::Complete if succeeded => (Outcome::Succeeded, live.is_gone.then(|| GONE.to_owned())),
-            BodyEnd::Complete => (Outcome::Rejected, None),
             BodyEnd::Cut(what) if succeeded && live.request.rank.writes() => {
                 self.cut_write(now, &mut live, attempt, &what, out);
                 (Outcome::OutcomeUnknown, Some(what))
             }
-            BodyEnd::Cut(what) | BodyEnd::ErrorInside(what) => (Outcome::StreamIncomplete, Some(what)),
-            BodyEnd::AgentLeft => (Outcome::Cancelled, Some("client_cancelled: the agent left".into())),
+            end => whole(&live, end),
         };
         if holds_slot {
             self.release_only(&live);

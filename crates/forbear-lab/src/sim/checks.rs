@@ -308,7 +308,9 @@ impl World<'_> {
             return;
         };
         let c = &head.classification;
-        let settled = is_success(Some(head)) || c.before_work || matches!(c.kind, Kind::Rejected | Kind::Conflict);
+        // The refusal of the last of several sends says nothing of those before.
+        let is_refusal = c.before_work || matches!(c.kind, Kind::Rejected | Kind::Conflict);
+        let settled = is_success(Some(head)) || is_refusal && c.below.is_none();
         call.unknown |= !settled;
         let Some(wait_ms) = c.boundary.as_ref().map(|b| b.wait_ms) else { return };
         call.not_before = now.mono.plus_ms(wait_ms);

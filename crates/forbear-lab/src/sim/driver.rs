@@ -298,7 +298,7 @@ impl World<'_> {
         call.on_wire = false;
         self.cover(Seen::Untaken);
         self.note(|w| format!("{}answer of a{}#{} is read, not taken", w.tag(by), action.0, attempt.0));
-        self.tell(by, Input::AnswerRead { action, attempt });
+        self.tell(by, Input::AnswerRead { action, attempt, end: BodyEnd::Complete });
         let stage = self.node(by).and_then(|n| n.core.live_view(self.now, action)).map(|view| view.stage);
         if stage == Some("relaying") {
             self.fail("slots_come_back", |_| format!("a{} holds a slot of a provider that is done", action.0));

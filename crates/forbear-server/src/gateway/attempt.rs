@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::Gateway;
 use super::advice::FORBEAR_ADVICE;
 use super::call::Call;
-use super::copy::Recorder;
+use super::copy::{AnswerCopy, Recorder};
 use super::marks::Marks;
 use super::secrets::Secrets;
 use super::{advice, disguise, location, opening, own};
@@ -306,6 +306,7 @@ fn watcher(
     mut recorder: Option<Recorder>,
     keep_copy: bool,
 ) -> answer::Watcher {
+    let mut read = None;
     Box::new(move |event| match event {
         BodyEvent::Data(data) => {
             if let Some(marks) = &mut marks {
@@ -315,18 +316,31 @@ fn watcher(
                 recorder.pass(data);
             }
         }
-        BodyEvent::Read => gateway.shard.note(Input::AnswerRead { action, attempt }),
+        BodyEvent::Read(how) => {
+            let end = end(how, &mut marks);
+            let copy = copied(&mut recorder, &end);
+            read = Some(end.clone());
+            gateway.shard.answer_read(action, attempt, end, copy);
+        }
         BodyEvent::ReaderLeft => gateway.shard.note(Input::AgentLeft { action }),
-        BodyEvent::Ended { end, .. } => {
-            let end = match end {
-                answer::BodyEnd::Complete | answer::BodyEnd::UntilClose => {
-                    marks.take().map_or(BodyEnd::Complete, Marks::verdict)
-                }
-                answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
-                answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
-            };
-            let copy = recorder.take().filter(|_| end == BodyEnd::Complete).and_then(Recorder::copy);
+        BodyEvent::Ended { end: how, .. } => {
+            let end = read.take().unwrap_or_else(|| end(how, &mut marks));
+            let copy = copied(&mut recorder, &end);
             gateway.shard.ended(action, attempt, end, copy, keep_copy);
         }
     })
+}
+
+fn copied(recorder: &mut Option<Recorder>, end: &BodyEnd) -> Option<Arc<AnswerCopy>> {
+    recorder.take().filter(|_| *end == BodyEnd::Complete).and_then(Recorder::copy)
+}
+
+fn end(how: &answer::BodyEnd, marks: &mut Option<Marks>) -> BodyEnd {
+    match how {
+        answer::BodyEnd::Complete | answer::BodyEnd::UntilClose => {
+            marks.take().map_or(BodyEnd::Complete, Marks::verdict)
+        }
+        answer::BodyEnd::Cut(what) => BodyEnd::Cut(what.clone()),
+        answer::BodyEnd::Abandoned => BodyEnd::AgentLeft,
+    }
 }

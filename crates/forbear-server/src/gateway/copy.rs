@@ -1,5 +1,5 @@
-//! An answer, kept while it is relayed, so that calls which repeat the first one get the same. That of a write is kept for the
-//! flight only, another for as long as its client may repeat the call: it is no cache.
+//! An answer, kept while it is relayed, so that calls which repeat the first one get the same. That of a write is kept for who
+//! joins it, another for as long as its client may repeat the call: it is no cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -40,8 +40,8 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub enum BodyEvent<'a> {
     Data(&'a Bytes),
-    /// The provider's part is over; the agent has not taken all of it yet, and so the end is still to come.
-    Read,
+    /// The provider's part is over, and ended so; the agent has not taken all of it yet, and so the end is still to come.
+    Read(&'a BodyEnd),
     /// The agent left before the end; the rest is still read.
     ReaderLeft,
     Ended {
@@ -162,7 +162,7 @@ impl AnswerBody {
         let (end, bytes) = (end.clone(), self.bytes);
         let mut tell = move |word: Word| {
             match word {
-                Word::Waits => return watcher(BodyEvent::Read),
+                Word::Waits => return watcher(BodyEvent::Read(&end)),
                 Word::Over(false) => watcher(BodyEvent::ReaderLeft),
                 Word::Over(true) => {}
             }

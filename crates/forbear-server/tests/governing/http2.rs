@@ -20,6 +20,8 @@ routes:
     then: [{effect: {name: charge}, body: {ok: true}}]
   - match: 'POST /long'
     then: [{effect: {name: charge}, bytes: 300000, chunk_bytes: 10000}]
+  - match: 'POST /slow'
+    respond: {effect: {name: charge}, delay_ms: 300, bytes: 60000}
   - match: 'POST /chunks'
     then: [{effect: {name: charge}, bytes: 3000, framing: chunked}]
   - match: 'DELETE /x'
@@ -44,7 +46,12 @@ impl Agent {
     }
 
     async fn call(&mut self, method: &str, path: &str) -> Response<RecvStream> {
+        self.call_with(method, path, &[]).await
+    }
+
+    async fn call_with(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Response<RecvStream> {
         let request = Request::builder().method(method).uri(format!("http://forbear{path}"));
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let (response, _) = self.sender.send_request(request.body(()).unwrap(), true).unwrap();
         timeout(PATIENCE, response).await.expect("a head within patience").unwrap()
     }
@@ -138,5 +145,24 @@ async fn a_stream_that_is_reset_gives_its_place_back() {
     // The connection is still whole.
     let response = agent.call("DELETE", "/p/x").await;
     assert_eq!((response.status().as_u16(), read(response).await), (204, 0));
+    ended(&rig).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_nothing_holds_up_nobody_who_joins() {
+    let rig = Rig::new(DONE, "").await;
+    let fields = [("authorization", "k"), ("idempotency-key", "one")];
+    let mut agent = Agent::new(&rig, 0).await;
+    let (first, early) = tokio::join!(agent.call_with("POST", "/p/slow", &fields), async {
+        rig.provider.wait_until(PATIENCE, |arrivals| arrivals.len() == 1).await.unwrap();
+        timeout(PATIENCE, rig.call("POST", "/p/slow", &fields, "")).await.expect("the answer that was read")
+    });
+    let late = timeout(PATIENCE, rig.call("POST", "/p/slow", &fields, "")).await.expect("the answer that was read");
+    for got in [early, late] {
+        assert_eq!((got.status, got.body.len(), got.header("forbear-joined")), (200, 60_000, "same_key"));
+    }
+    assert_eq!(rig.running.shard().live_actions(), 1, "the first agent has not taken its answer");
+    assert_eq!((rig.provider.arrivals().len(), rig.provider.effects().count), (1, 1));
+    drop((first, agent));
     ended(&rig).await;
 }

@@ -257,9 +257,9 @@ impl State {
         }
         let said = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
         let of = said["call"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(n);
-        // Equal writes without a name are one another's repeats.
+        // A write without a name repeats whatever equals it.
         let (mine, its) = (&self.books.intent_of(n).intent, &self.books.intent_of(of).intent);
-        if self.books.calls[of].intent != self.books.calls[n].intent && !mine.equals_nameless(its) {
+        if self.books.calls[of].intent != self.books.calls[n].intent && !mine.repeats_nameless(its) {
             self.fail("answers_are_ones_own", &format!("c{n} gets the answer to c{of}"));
         }
     }

@@ -213,11 +213,11 @@ impl Intent {
         format!("{{\"content\":{},\"pad\":\"{}\"}}", self.content, "x".repeat(pad)).into_bytes()
     }
 
-    /// Whether nothing tells the two writes apart.
-    pub(crate) fn equals_nameless(&self, other: &Self) -> bool {
-        let nameless = |i: &Self| i.rank.writes() && i.key.is_none() && i.reference.is_none();
+    /// Whether it has no name, and nothing else tells it from another write.
+    pub(crate) fn repeats_nameless(&self, other: &Self) -> bool {
+        let is_nameless = self.rank.writes() && self.key.is_none() && self.reference.is_none();
         let said = |i: &Self| (i.scope, i.request_line(), i.body());
-        nameless(self) && nameless(other) && said(self) == said(other)
+        is_nameless && said(self) == said(other)
     }
 
     /// Whether the provider deduplicates what carries a key.
