@@ -22,13 +22,14 @@ use run::{Shown, run};
 const SEEDS: u64 = 300;
 const SEEDS_LONG: u64 = 20_000;
 /// Those that showed a fault, each with the one that was mended.
-const KEPT: [(u64, &str); 6] = [
+const KEPT: [(u64, &str); 7] = [
     (4, "a write whose agent had left ended without a word to its call, which stayed for ever"),
     (19, "a call that expects 100-continue ended twice where its refusal waited for the disk"),
     (43, "a redirect of a resend was taken for the end of a write of unknown effect"),
     (58, "a cancelled read went on while its refusal was read"),
     (923, "a conflict under a resent key was taken for proof that the write was not done"),
     (1431, "a read's agent left while its answer waited for the disk, and its slot never came back"),
+    (1745, "a write without a name was taken for a stranger to the equal one that it had joined, which has one"),
 ];
 /// Lines of a broken run's trace that are shown: its end.
 const TRACE_LINES_MAX: usize = 300;
