@@ -43,6 +43,10 @@ pub struct Contract {
     pub warm_connections: u32,
     /// Request headers that carry the credential, first match wins. The account of the scope is a keyed digest of it.
     pub credential_headers: Vec<String>,
+    /// Credentials that are one account and share its quota, by the account's name. A credential is named as `forbear scopes`
+    /// shows it, which is the digest after the provider's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<String, Vec<String>>,
     /// Where the provider checks signatures of AWS's kind (SigV4): how long one is taken. A call signed for another host is
     /// refused here, and none is held beyond its signature's life.
     pub signature_seconds: Option<u64>,
@@ -103,6 +107,7 @@ impl Default for Contract {
             http2_prior_knowledge: false,
             warm_connections: 0,
             credential_headers: vec!["authorization".into(), "x-api-key".into(), "api-key".into()],
+            accounts: BTreeMap::new(),
             signature_seconds: None,
             scope: ScopeLimits::default(),
             rates: Vec::new(),

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::classify::{Boundary, Classification, Window};
 use crate::effect::{Effect, Evidence};
 use crate::ids::{
-    ActionId, AttemptNo, ClassName, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
+    ActionId, AttemptNo, ClassName, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId, TenantId,
 };
+use crate::input::owner;
 use crate::policy::Rank;
 use crate::time::Wall;
 
@@ -102,6 +103,9 @@ pub struct ActionRequested {
     pub run: RunId,
     pub provider: ProviderName,
     pub scope: ScopeId,
+    /// The credential, where its account has several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tenant: Option<TenantId>,
     pub route: Route,
     pub class: ClassName,
     pub rank: Rank,
@@ -121,6 +125,14 @@ pub struct ActionRequested {
     /// Of the id that its client gives to all sends of one call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub invocation: Option<Digest>,
+}
+
+impl ActionRequested {
+    /// Whose agent asked.
+    #[must_use]
+    pub fn owner(&self) -> TenantId {
+        owner(&self.scope, self.tenant.as_ref())
+    }
 }
 
 /// The idempotency key of an action. It never changes.
@@ -213,6 +225,14 @@ pub enum Refused {
     KeyMismatch,
 }
 
+impl Straight {
+    /// Whose agent asked.
+    #[must_use]
+    pub fn owner(&self) -> TenantId {
+        owner(&self.scope, self.tenant.as_ref())
+    }
+}
+
 impl Refused {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -260,6 +280,8 @@ pub struct Straight {
     pub task: TaskId,
     pub run: RunId,
     pub scope: ScopeId,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tenant: Option<TenantId>,
     pub route: Route,
     pub class: ClassName,
 }

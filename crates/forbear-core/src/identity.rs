@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::durable::OpenAction;
 use crate::effect::Effect;
 use crate::event::{ActionFinished, ActionRequested, KeyOrigin, KeyUsed};
-use crate::ids::{ActionId, Digest, Key, Route, ScopeId};
+use crate::ids::{ActionId, Digest, Key, Route, TenantId};
 use crate::time::Wall;
 
 /// Ended writes that are remembered.
@@ -22,7 +22,7 @@ pub(crate) const ENDED_KEPT_MS: u64 = 24 * 3_600_000;
 /// A name within the credential and the route that it was used with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
-    scope: ScopeId,
+    owner: TenantId,
     route: Route,
     name: Key,
 }
@@ -30,7 +30,9 @@ struct Identity {
 /// A write that came to its end and may be asked for again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    scope: ScopeId,
+    /// Older snapshots name the account, which was the credential then.
+    #[serde(alias = "scope")]
+    owner: TenantId,
     route: Route,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) key: Option<KeyUsed>,
@@ -80,8 +82,9 @@ impl Index {
         if !requested.rank.writes() {
             return;
         }
+        let owner = requested.owner();
         for name in names(requested.key.as_ref(), requested.reference_key.as_ref()) {
-            self.add_name(action, &requested.scope, &requested.route, name);
+            self.add_name(action, &owner, &requested.route, name);
         }
         if let Some(digest) = requested.content_digest {
             self.contents.entry(digest).or_default().insert(action);
@@ -89,19 +92,20 @@ impl Index {
     }
 
     pub(crate) fn close(&mut self, action: ActionId, requested: &ActionRequested) {
+        let owner = requested.owner();
         for name in names(requested.key.as_ref(), requested.reference_key.as_ref()) {
-            self.drop_name(action, &requested.scope, &requested.route, name);
+            self.drop_name(action, &owner, &requested.route, name);
         }
         self.drop_content(action, requested.content_digest);
     }
 
-    fn add_name(&mut self, action: ActionId, scope: &ScopeId, route: &Route, name: &Key) {
-        let identity = Identity { scope: scope.clone(), route: route.clone(), name: name.clone() };
+    fn add_name(&mut self, action: ActionId, owner: &TenantId, route: &Route, name: &Key) {
+        let identity = Identity { owner: owner.clone(), route: route.clone(), name: name.clone() };
         self.names.entry(identity).or_default().insert(action);
     }
 
-    fn drop_name(&mut self, action: ActionId, scope: &ScopeId, route: &Route, name: &Key) {
-        let identity = Identity { scope: scope.clone(), route: route.clone(), name: name.clone() };
+    fn drop_name(&mut self, action: ActionId, owner: &TenantId, route: &Route, name: &Key) {
+        let identity = Identity { owner: owner.clone(), route: route.clone(), name: name.clone() };
         if let Some(actions) = self.names.get_mut(&identity) {
             actions.remove(&action);
             if actions.is_empty() {
@@ -120,8 +124,8 @@ impl Index {
         }
     }
 
-    pub(crate) fn named(&self, scope: &ScopeId, route: &Route, name: &Key) -> impl Iterator<Item = ActionId> {
-        let identity = Identity { scope: scope.clone(), route: route.clone(), name: name.clone() };
+    pub(crate) fn named(&self, owner: &TenantId, route: &Route, name: &Key) -> impl Iterator<Item = ActionId> {
+        let identity = Identity { owner: owner.clone(), route: route.clone(), name: name.clone() };
         self.names.get(&identity).into_iter().flatten().copied()
     }
 
@@ -178,7 +182,7 @@ impl Memory {
             return;
         }
         let mut ended = Ended {
-            scope: requested.scope.clone(),
+            owner: requested.owner(),
             route: requested.route.clone(),
             key: requested.key.clone(),
             reference_key: requested.reference_key.clone(),
@@ -206,7 +210,7 @@ impl Memory {
     /// One memory a name: the newest, unless an older one says that it was done and the newest does not.
     fn takes_over(&mut self, index: &mut Index, ended: &mut Ended) -> bool {
         let older: BTreeSet<ActionId> = names(ended.key.as_ref(), ended.reference_key.as_ref())
-            .flat_map(|name| index.named(&ended.scope, &ended.route, name))
+            .flat_map(|name| index.named(&ended.owner, &ended.route, name))
             .filter(|id| self.0.contains_key(id))
             .collect();
         let says_more = |e: &Ended| e.effect == Effect::Applied && ended.effect != Effect::Applied;
@@ -225,7 +229,7 @@ impl Memory {
     fn forget(&mut self, index: &mut Index, action: ActionId) {
         let Some(ended) = self.0.remove(&action) else { return };
         for name in names(ended.key.as_ref(), ended.reference_key.as_ref()) {
-            index.drop_name(action, &ended.scope, &ended.route, name);
+            index.drop_name(action, &ended.owner, &ended.route, name);
         }
         index.drop_content(action, ended.content_digest);
     }
@@ -234,7 +238,7 @@ impl Memory {
 impl Ended {
     fn enter(&self, action: ActionId, index: &mut Index) {
         for name in names(self.key.as_ref(), self.reference_key.as_ref()) {
-            index.add_name(action, &self.scope, &self.route, name);
+            index.add_name(action, &self.owner, &self.route, name);
         }
         if let Some(digest) = self.content_digest.filter(|_| !self.told && self.effect == Effect::Applied) {
             index.contents.entry(digest).or_default().insert(action);
@@ -246,8 +250,8 @@ impl Ended {
         self.at.ms_until(now) >= honoured_ms.max(ENDED_KEPT_MS)
     }
 
-    pub(crate) fn is_of(&self, scope: &ScopeId, route: &Route) -> bool {
-        self.scope == *scope && self.route == *route
+    pub(crate) fn is_of(&self, owner: &TenantId, route: &Route) -> bool {
+        self.owner == *owner && self.route == *route
     }
 
     pub(crate) fn known(&self, action: ActionId) -> Known<'_> {

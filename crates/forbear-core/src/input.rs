@@ -93,6 +93,8 @@ pub struct Request {
     pub provider: ProviderName,
     /// The home scope: provider and account.
     pub scope: ScopeId,
+    /// The credential, where its account has several.
+    pub tenant: Option<TenantId>,
     pub limits: Limits,
     pub quota: Quota,
     pub route: Route,
@@ -131,6 +133,19 @@ pub struct Request {
     pub observe: bool,
 }
 
+impl Request {
+    /// Whose agents they are: what repeats what is asked within it, and nothing of it is told to another.
+    #[must_use]
+    pub fn owner(&self) -> TenantId {
+        owner(&self.scope, self.tenant.as_ref())
+    }
+}
+
+/// The tenant, or the credential that is the account.
+pub(crate) fn owner(scope: &ScopeId, tenant: Option<&TenantId>) -> TenantId {
+    tenant.cloned().unwrap_or_else(|| TenantId(Arc::clone(&scope.0)))
+}
+
 /// What a call's turn depends on, beside the limits of its home.
 #[derive(Debug, Clone, Default)]
 pub struct Quota {
@@ -138,8 +153,6 @@ pub struct Quota {
     pub rates: Arc<[Rate]>,
     /// The scopes below the home.
     pub lane: Lane,
-    /// Whose agent asks, where that is not the account.
-    pub tenant: Option<TenantId>,
     pub priority: Priority,
     /// What it takes of the rates, beside its being one request.
     pub ask: Ask,

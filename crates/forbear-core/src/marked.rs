@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::event::{ActionFinished, ActionRequested};
 use crate::identity::{ENDED_KEPT_MS, ENDED_MAX, names};
-use crate::ids::{ActionId, Digest, Route, ScopeId};
+use crate::ids::{ActionId, Digest, Route, TenantId};
 use crate::time::Wall;
 
 /// How long a mark without an id is taken for the newest equal write.
@@ -23,7 +23,9 @@ const WITHOUT_ID_MS: u64 = 15 * 60_000;
 /// What the sends of one call have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Call {
-    scope: ScopeId,
+    /// Older snapshots name the account, which was the credential then.
+    #[serde(alias = "scope")]
+    owner: TenantId,
     route: Route,
     content_digest: Digest,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -63,8 +65,8 @@ impl Marked {
         let Some(content_digest) = requested.content_digest.filter(|_| requested.rank.writes() && !is_named) else {
             return;
         };
-        let (scope, route) = (requested.scope.clone(), requested.route.clone());
-        let call = Call { scope, route, content_digest, invocation: requested.invocation };
+        let (owner, route) = (requested.owner(), requested.route.clone());
+        let call = Call { owner, route, content_digest, invocation: requested.invocation };
         let (effect, status, attempts) = (finished.effect, finished.status, finished.attempts);
         self.insert(Send { call, action, effect, status, attempts, at });
         while let Some((oldest, is_old)) = self.sends.iter().next().map(|(id, send)| (*id, send.is_old(at))) {
@@ -87,13 +89,13 @@ impl Marked {
     /// The write that a marked repeat means, if that one was done.
     pub(crate) fn done(
         &self,
-        scope: &ScopeId,
+        owner: &TenantId,
         route: &Route,
         content_digest: Digest,
         invocation: Option<Digest>,
         now: Wall,
     ) -> Option<ActionId> {
-        let call = Call { scope: scope.clone(), route: route.clone(), content_digest, invocation };
+        let call = Call { owner: owner.clone(), route: route.clone(), content_digest, invocation };
         let send = self.sends.get(self.newest.get(&call)?)?;
         (send.effect == Effect::Applied && !send.is_old(now)).then_some(send.action)
     }

@@ -197,6 +197,7 @@ fn request<'a>(
         run: RunId::new("r"),
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/s"),
+        tenant: None,
         limits: Limits {
             max_delayed_requests: 25,
             max_concurrent_requests: u32::try_from(number("slots", 2)).unwrap(),

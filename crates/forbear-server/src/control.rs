@@ -27,7 +27,7 @@ use axum::routing::{delete, get};
 use axum::{Json, Router, middleware};
 use forbear_api::control::{Ready, Scopes, TaskCancelled};
 use forbear_api::problem::{Kind, Problem};
-use forbear_core::ids::{ActionId, TaskId};
+use forbear_core::ids::{ActionId, TaskId, TenantId};
 use forbear_core::policy::Compiled;
 use forbear_core::view::LiveView;
 use tokio::sync::Semaphore;
@@ -60,8 +60,8 @@ pub(crate) const ADDRESSES: &[(&str, &str)] = &[
 ];
 
 type Ask<T> = Arc<dyn Fn() -> T + Send + Sync>;
-/// The scope that a request with these header fields would have at a provider, if the provider is known.
-type ScopeOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<String> + Send + Sync>;
+/// Whose a request with these header fields would be at a provider, if the provider is known.
+type OwnerOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<TenantId> + Send + Sync>;
 
 /// Ready when the journal has it, with how many actions were waiting or on the wire, or when it has not, with why.
 type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
@@ -81,7 +81,7 @@ pub struct Control {
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
     pub caught_up: Ask<CatchingUp>,
     pub cancel_task: CancelTask,
-    pub scope_of: ScopeOf,
+    pub owner_of: OwnerOf,
     /// The policy in force.
     pub policy: Arc<Compiled>,
     /// Host names, beside loopback's and any IP address, under which the server may be called.

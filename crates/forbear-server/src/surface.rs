@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use crate::control::{Control, ControlToken, router, scopes_of};
-use crate::gateway::{Gateway, account_of};
+use crate::gateway::{Gateway, owner_of};
 use crate::http::relay::AgentBody;
 
 /// Scopes shown at once.
@@ -47,7 +47,7 @@ pub(crate) fn build(
                 cancelled.kept().await.map(|()| actions)
             })
         }),
-        scope_of: Arc::new(move |provider, fields| account_of(&gateway, provider, fields).map(|s| s.to_string())),
+        owner_of: Arc::new(move |provider, fields| owner_of(&gateway, provider, fields)),
         policy,
         names,
     })

@@ -114,6 +114,7 @@ fn read(seq: u64) -> Event {
         task: TaskId::new(&format!("research-{}", seq / 40)),
         run: RunId::new(&format!("run-{:010}", seq / 20)),
         scope: ScopeId::new("openai/3f2a9c1d5e7b"),
+        tenant: None,
         route: Route::new("GET /v1/models/{id}"),
         class: "read".into(),
     };

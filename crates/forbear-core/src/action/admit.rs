@@ -129,6 +129,7 @@ impl Coordinator {
             run: r.run.clone(),
             provider: r.provider.clone(),
             scope: r.scope.clone(),
+            tenant: r.tenant.clone(),
             route: r.route.clone(),
             class: r.class.clone(),
             rank: r.rank,

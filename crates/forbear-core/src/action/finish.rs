@@ -28,6 +28,7 @@ impl Coordinator {
             task: r.task.clone(),
             run: r.run.clone(),
             scope: r.scope.clone(),
+            tenant: r.tenant.clone(),
             route: r.route.clone(),
             class: r.class.clone(),
         });

@@ -1,12 +1,10 @@
 //! What the process knows of an action while an agent waits for it, or while its write is followed to the end.
 
-use std::sync::Arc;
-
 use crate::action::verdict::TOO_EARLY;
 use crate::classify::Classification;
 use crate::effect::Effect;
 use crate::event::Refused;
-use crate::ids::{ActionId, AttemptNo, Seq, TenantId};
+use crate::ids::{ActionId, AttemptNo, Seq};
 use crate::input::{BodyEnd, Request};
 use crate::line::{Place, Waiter};
 use crate::register::WaitReason;
@@ -138,7 +136,7 @@ impl Live {
         Waiter {
             lane: r.quota.lane.clone(),
             priority: r.quota.priority,
-            tenant: r.quota.tenant.clone().unwrap_or_else(|| TenantId(Arc::clone(&r.scope.0))),
+            tenant: r.owner(),
             task: r.task.clone(),
             order: self.order,
             action: r.action,

@@ -56,7 +56,7 @@ impl Coordinator {
         let Some(digest) = request.content_digest.filter(|_| request.rank.writes() && !request.body_pending) else {
             return Repeat::No;
         };
-        let (scope, route) = (&request.scope, &request.route);
+        let (owner, route) = (&request.owner(), &request.route);
         let others = |known: &Known<'_>| known.action != request.action;
         let mut worst = Repeat::No;
         let mut is_named = false;
@@ -64,7 +64,7 @@ impl Coordinator {
             is_named = true;
             let by_key = request.key.as_ref().is_some_and(|k| k.value == *name);
             let how = if by_key { Joined::SameKey } else { Joined::SameReference };
-            for known in self.durable.named(scope, route, name).filter(others) {
+            for known in self.durable.named(owner, route, name).filter(others) {
                 let repeat = if known.content.is_some_and(|content| content != digest) {
                     Repeat::OtherContent(known.action)
                 } else {
@@ -78,7 +78,7 @@ impl Coordinator {
         }
         // By its id a send is known that was overtaken by a later one, too.
         let is_marked = request.mark == Mark::Repeat || request.invocation.is_some();
-        for known in self.durable.with_content(scope, route, digest).filter(others) {
+        for known in self.durable.with_content(owner, route, digest).filter(others) {
             let left = self.live.get(&known.action).is_some_and(|live| !live.is_heard());
             let marked = (is_marked && known.invocation == request.invocation).then_some(Joined::MarkedRepeat);
             let how = left.then_some(Joined::FirstLeft).or(marked);
@@ -91,7 +91,7 @@ impl Coordinator {
         // Done twice it would be the same: sent, it has the provider's own answer.
         if is_marked && !request.repeatable {
             let wall = self.latest_wall(now);
-            let done = self.durable.marked.done(scope, route, digest, request.invocation, wall);
+            let done = self.durable.marked.done(owner, route, digest, request.invocation, wall);
             worst = worst.max(done.map_or(Repeat::No, Repeat::Done));
         }
         worst
@@ -105,7 +105,8 @@ impl Coordinator {
             return false;
         };
         let is_named = names(request.key.as_ref(), request.reference_key.as_ref()).next().is_some();
-        let mut equal = self.durable.with_content(&request.scope, &request.route, digest);
+        let owner = request.owner();
+        let mut equal = self.durable.with_content(&owner, &request.route, digest);
         !is_named && request.mark != Mark::Repeat && equal.any(|known| self.is_heard(known.action))
     }
 

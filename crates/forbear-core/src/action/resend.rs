@@ -16,7 +16,7 @@ use crate::action::live::{Live, Stage};
 use crate::command::{Answer, Command, Commands};
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{Fact, Joined, Outcome};
-use crate::ids::{ActionId, AttemptNo, Digest, ScopeId, Seq, TaskId};
+use crate::ids::{ActionId, AttemptNo, Digest, Seq, TaskId, TenantId};
 use crate::input::{Mark, Request};
 use crate::policy::Rank;
 use crate::time::{Mono, Now};
@@ -32,7 +32,7 @@ const ENDED_CALLS_MAX: usize = 4_096;
 const COMES_BACK_MS: u64 = 2_000;
 
 /// A call's content, within its credential.
-type Content = (ScopeId, Digest);
+type Content = (TenantId, Digest);
 
 /// Calls by their content: those on their way, and those that ended just now.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ pub(crate) enum Resend {
 
 impl Recent {
     fn content(request: &Request) -> Option<Content> {
-        Some((request.scope.clone(), request.call_digest?))
+        Some((request.owner(), request.call_digest?))
     }
 
     fn enter(&mut self, request: &Request) {

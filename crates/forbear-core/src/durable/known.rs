@@ -2,30 +2,30 @@
 
 use crate::durable::Durable;
 use crate::identity::Known;
-use crate::ids::{ActionId, Digest, Key, Route, ScopeId};
+use crate::ids::{ActionId, Digest, Key, Route, TenantId};
 
 impl Durable {
     /// The writes of the same credential and route that bear this name, the oldest first.
     pub(crate) fn named<'a>(
         &'a self,
-        scope: &'a ScopeId,
+        owner: &'a TenantId,
         route: &'a Route,
         name: &'a Key,
     ) -> impl Iterator<Item = Known<'a>> {
-        self.index.named(scope, route, name).filter_map(|id| self.known(id))
+        self.index.named(owner, route, name).filter_map(|id| self.known(id))
     }
 
     /// The writes of the same credential, route and content that are open, or were done without anybody being told, the
     /// oldest first.
     pub(crate) fn with_content<'a>(
         &'a self,
-        scope: &'a ScopeId,
+        owner: &'a TenantId,
         route: &'a Route,
         digest: Digest,
     ) -> impl Iterator<Item = Known<'a>> {
         let is_there = |id: &ActionId| match (self.open.get(id), self.ended.get(*id)) {
-            (Some(open), _) => open.requested.scope == *scope && open.requested.route == *route,
-            (None, Some(ended)) => ended.is_of(scope, route),
+            (Some(open), _) => open.requested.owner() == *owner && open.requested.route == *route,
+            (None, Some(ended)) => ended.is_of(owner, route),
             (None, None) => false,
         };
         self.index.with_content(digest).filter(is_there).filter_map(|id| self.known(id))

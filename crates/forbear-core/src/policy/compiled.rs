@@ -11,7 +11,7 @@ use super::scopes::{CompiledScope, rates};
 use super::{ClassRule, FairnessRule, Fault, Mode, Policy, Rank, check};
 use crate::canonical;
 use crate::contract::{Contract, ScopeLimits};
-use crate::ids::{Digest, ProviderName};
+use crate::ids::{Digest, ProviderName, ScopeId};
 use crate::pacer::Rate;
 use crate::route::{Matched, RouteTable};
 
@@ -33,6 +33,8 @@ pub struct CompiledProvider {
     pub name: ProviderName,
     pub contract: Contract,
     pub routes: RouteTable,
+    /// The home scope of a credential that shares an account, by its digest.
+    pub accounts: BTreeMap<String, ScopeId>,
     pub limits: Limits,
     pub rates: Arc<[Rate]>,
     pub scopes: Vec<CompiledScope>,
@@ -95,6 +97,7 @@ impl Compiled {
                     name: ProviderName::new(name),
                     // `check` compiled it already and found nothing.
                     routes: RouteTable::compile(contract).unwrap_or_default(),
+                    accounts: accounts(name, contract),
                     limits: Limits::resolve(contract.scope, policy.shared_scope, policy.fairness),
                     rates: rates(&contract.rates, pacing),
                     // `check` asked for each of them and found nothing.
@@ -156,6 +159,14 @@ impl Limits {
             weights: fairness.weights(),
         }
     }
+}
+
+fn accounts(provider: &str, contract: &Contract) -> BTreeMap<String, ScopeId> {
+    let home = |name: &String| ScopeId::new(&[provider, "/", name].concat());
+    let shared = contract.accounts.iter().map(|(name, credentials)| (home(name), credentials));
+    shared
+        .flat_map(|(home, credentials)| credentials.iter().map(move |digest| (digest.clone(), home.clone())))
+        .collect()
 }
 
 fn digest(policy: &Policy) -> Digest {

@@ -270,6 +270,7 @@ impl World {
             run: RunId::new(&name),
             provider: ProviderName::new("p"),
             scope: ScopeId::new(&format!("p/{}", self.calls[call as usize])),
+            tenant: None,
             limits: self.limits,
             quota: Quota::default(),
             route: Route::new("GET /x"),

@@ -92,6 +92,7 @@ impl World<'_> {
             run: self.fixtures.run.clone(),
             provider: self.fixtures.provider.clone(),
             scope: self.fixtures.scopes[intent.scope].clone(),
+            tenant: intent.tenant.map(|tenant| self.fixtures.tenants[intent.scope][tenant].clone()),
             limits: policy.limits,
             quota: self.quota(intent),
             route: self.fixtures.routes[intent.route].clone(),
@@ -128,7 +129,6 @@ impl World<'_> {
         Quota {
             rates: policy.rates(),
             lane: Lane::new(narrow.collect()),
-            tenant: intent.tenant.map(|tenant| self.fixtures.tenants[tenant].clone()),
             priority: intent.priority,
             ask: Ask::default(),
         }

@@ -104,14 +104,16 @@ impl World<'_> {
             }
             Command::Answer { action, answer } => {
                 self.check_one_answer(*action);
+                self.check_tenants(*action, answer.about);
                 // A refusal speaks of its own call and names another.
                 let is_said = answer.about == *action || answer.joined.is_some();
                 if let Some(call) = self.calls.get_mut(*action) {
                     call.told = is_said.then_some((answer.about, answer.effect));
                 }
             }
-            Command::Share { action, .. } => {
+            Command::Share { action, of, .. } => {
                 self.check_one_answer(*action);
+                self.check_tenants(*action, *of);
                 let task = self.calls.get(*action).map(|c| self.intents[c.intent].task);
                 if task.zip(self.node(by)).is_some_and(|(task, node)| node.ledger.cancelled[task]) {
                     self.fail("cancelled_never_wakes", |_| format!("a{} still waited for another's result", action.0));

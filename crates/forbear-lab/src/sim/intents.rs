@@ -24,7 +24,8 @@ const INTENTS_MAX: u64 = 20;
 pub(super) struct Fixtures {
     pub(super) provider: ProviderName,
     pub(super) scopes: Vec<ScopeId>,
-    pub(super) tenants: [TenantId; 2],
+    /// Of each home, the credentials that are one account there.
+    pub(super) tenants: Vec<[TenantId; 2]>,
     pub(super) tasks: Vec<TaskId>,
     pub(super) run: RunId,
     pub(super) routes: Vec<Route>,
@@ -36,7 +37,7 @@ impl Default for Fixtures {
         Self {
             provider: ProviderName::new("p"),
             scopes: scopes(),
-            tenants: ["one", "two"].map(TenantId::new),
+            tenants: (0..HOMES_MAX).map(|n| ["one", "two"].map(|key| TenantId::new(&format!("s{n}-{key}")))).collect(),
             tasks: (0..TASKS_MAX).map(|n| TaskId::new(&format!("t{n}"))).collect(),
             run: RunId::new("r"),
             routes: vec![Route::new("POST /v1/a"), Route::new("POST /v1/b")],

@@ -46,9 +46,17 @@ impl World<'_> {
         }
     }
 
-    fn what(&self, call: &Call) -> (usize, usize, Option<Digest>) {
+    fn what(&self, call: &Call) -> (usize, Option<usize>, usize, Option<Digest>) {
         let intent = &self.intents[call.intent];
-        (intent.scope, intent.route, call.request.content_digest)
+        (intent.scope, intent.tenant, intent.route, call.request.content_digest)
+    }
+
+    /// What a call of one tenant came to is told to no other.
+    pub(super) fn check_tenants(&mut self, action: ActionId, about: ActionId) {
+        let tenant = |action| self.calls.get(action).map(|call| (&call.request.scope, &call.request.tenant));
+        if tenant(action) != tenant(about) {
+            self.fail("tenants_are_apart", |_| format!("a{} is told of a{}, another tenant's", action.0, about.0));
+        }
     }
 
     /// Invariant 5.

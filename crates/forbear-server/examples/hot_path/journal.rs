@@ -45,6 +45,7 @@ fn straight_read(seq: u64) -> Event {
         task: TaskId::new(action.text().as_str()),
         run: RunId::new(action.text().as_str()),
         scope: "bench/3f2a9c1d5e7b".into(),
+        tenant: None,
         route: "GET /v1/items".into(),
         class: "read".into(),
     };

@@ -8,7 +8,8 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use forbear_api::control::{ActionQuery, ActionRow, ActionStory, PAGE_DEFAULT, PAGE_MAX, Page};
 use forbear_api::problem::Kind;
-use forbear_core::ids::ActionId;
+use forbear_core::event::{Fact, Straight};
+use forbear_core::ids::{ActionId, TenantId};
 use forbear_store::{ActionFilter, Reader, StoreError};
 
 use super::Shared;
@@ -52,7 +53,7 @@ pub(super) async fn actions(
     (status = 200, body = ActionStory, description = "Its whole story, oldest event first")))]
 pub(super) async fn action(State(shared): State<Shared>, Path(id): Path<String>) -> Response {
     match find(&shared, &id).await {
-        Ok(Some(found)) => Json(found).into_response(),
+        Ok(Some((found, _))) => Json(found).into_response(),
         Ok(None) => no_action(&id),
         Err(response) => response,
     }
@@ -63,7 +64,11 @@ pub(super) async fn action(State(shared): State<Shared>, Path(id): Path<String>)
 pub(super) async fn own_action(State(shared): State<Shared>, Path(id): Path<String>, headers: HeaderMap) -> Response {
     match find(&shared, &id).await {
         // Somebody else's action and none at all look the same.
-        Ok(Some(found)) if owns(&shared, &found.action, &headers) => Json(found).into_response(),
+        Ok(Some((found, owner)))
+            if (shared.control.owner_of)(&found.action.provider, &headers).is_some_and(|who| who == owner) =>
+        {
+            Json(found).into_response()
+        }
         Ok(_) => not_yours(&id),
         Err(response) => response,
     }
@@ -76,11 +81,10 @@ pub(super) async fn has_task(shared: &Shared, task: &str) -> Option<bool> {
     found.ok().map(|page| !page.actions.is_empty())
 }
 
-fn owns(shared: &Shared, action: &ActionRow, headers: &HeaderMap) -> bool {
-    (shared.control.scope_of)(&action.provider, headers).is_some_and(|scope| scope == action.scope)
-}
+/// An action, and whose it is.
+type Owned = (ActionStory, TenantId);
 
-async fn find(shared: &Shared, id: &str) -> Result<Option<ActionStory>, Response> {
+async fn find(shared: &Shared, id: &str) -> Result<Option<Owned>, Response> {
     let Ok(id) = id.parse::<ActionId>() else { return Ok(None) };
     if let Some(found) = look(shared, id).await? {
         return Ok(Some(found));
@@ -90,9 +94,22 @@ async fn find(shared: &Shared, id: &str) -> Result<Option<ActionStory>, Response
     look(shared, id).await
 }
 
-async fn look(shared: &Shared, id: ActionId) -> Result<Option<ActionStory>, Response> {
+async fn look(shared: &Shared, id: ActionId) -> Result<Option<Owned>, Response> {
     let live = (shared.control.live)(id);
-    Ok(read(shared, move |reader| reader.action(id)).await?.map(|found| story(found, live.as_ref())))
+    let found = read(shared, move |reader| reader.action(id)).await?;
+    Ok(found.map(|found| {
+        let owner = owner(&found);
+        (story(found, live.as_ref()), owner)
+    }))
+}
+
+fn owner(found: &forbear_store::ActionStory) -> TenantId {
+    let named = found.events.iter().find_map(|event| match &event.fact {
+        Fact::ActionRequested(requested) => Some(requested.owner()),
+        Fact::ActionFinished(finished) => finished.straight.as_ref().map(Straight::owner),
+        _ => None,
+    });
+    named.unwrap_or_else(|| TenantId::new(&found.action.scope))
 }
 
 fn no_action(id: &str) -> Response {

@@ -7,7 +7,7 @@ use forbear_api::control::ActionQuery;
 use forbear_api::{Client, ClientError};
 use forbear_core::effect::Effect;
 use forbear_core::event::{ActionFinished, EVENT_VERSION, Event, Fact, Outcome, Straight};
-use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq};
+use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq, TenantId};
 use forbear_core::register::WaitReason;
 use forbear_core::time::Wall;
 use forbear_store::{Batch, Options, Store};
@@ -54,9 +54,9 @@ fn world(ready: Ready) -> World {
             };
             Box::pin(async move { done })
         }),
-        scope_of: Arc::new(|provider, headers| {
+        owner_of: Arc::new(|provider, headers| {
             let credential = headers.get("x-api-key")?.to_str().ok()?;
-            Some(format!("{provider}/{credential}"))
+            Some(TenantId::new(&format!("{provider}/{credential}")))
         }),
         policy: Arc::new(Compiled::new(forbear_core::policy::Policy::default()).unwrap()),
         names: Vec::new(),
@@ -90,6 +90,7 @@ fn journal(dir: &std::path::Path) {
                 task: TaskId::new(&format!("t{n}")),
                 run: RunId::new("r"),
                 scope: ScopeId::new("openai/a1"),
+                tenant: None,
                 route: Route::new("GET /v1/models"),
                 class: "read".into(),
             }),

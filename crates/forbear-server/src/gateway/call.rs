@@ -279,6 +279,7 @@ impl Call {
             run: u.run.clone(),
             provider: u.provider.compiled.name.clone(),
             scope: u.scope.clone(),
+            tenant: u.tenant.clone(),
             limits: u.provider.compiled.limits,
             quota: self.quota(),
             route: u.route.clone(),

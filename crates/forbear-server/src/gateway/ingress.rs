@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use forbear_api::problem::Kind;
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
-use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId};
+use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId, TenantId};
 use forbear_core::policy::{Priority, Rank};
 use forbear_core::retry_marker::{self, RetryMarker};
 use forbear_core::route::Matched;
@@ -63,6 +63,8 @@ pub(super) struct Understood {
     pub task: TaskId,
     pub run: RunId,
     pub scope: ScopeId,
+    /// The credential, where its account has several.
+    pub tenant: Option<TenantId>,
     pub route: Route,
     pub class: Class,
     pub priority: Priority,
@@ -132,7 +134,9 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         end_to_end(fields, name)?;
         one_reading(fields, name)?;
     }
-    let scope = scope_of(gateway, provider, fields);
+    let (scope, tenant) = account(gateway, provider, fields);
+    // Names are one credential's.
+    let owner = tenant.as_ref().map_or(scope.as_str(), TenantId::as_str);
     let named_task = field(fields, &FORBEAR_TASK)?.or(task);
     let task = match named_task {
         Some(task) => TaskId::new(task),
@@ -156,13 +160,13 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let goal = long_field(fields, &FORBEAR_GOAL, GOAL_BYTES_MAX)?.map(Arc::from);
     let asked =
         Asked { gateway, provider, fields, method: request.method().as_str(), matched: &matched, class: &class };
-    let (key, key_field) = key(&asked, action, &scope, named_task, reference.as_deref())?;
+    let (key, key_field) = key(&asked, action, owner, named_task, reference.as_deref())?;
     // What the agent means by its words, also where no key of ours goes out.
     let is_named = class.rank.writes() && key.as_ref().is_none_or(|k| k.origin != KeyOrigin::Derived);
     let reference_key = reference
         .as_deref()
         .filter(|_| is_named)
-        .map(|reference| gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference));
+        .map(|reference| gateway.keys.derived_key(owner, named_task.unwrap_or_default(), reference));
     let advisable = (class.rank == Rank::Read).then(|| advice::advisable(provider, &matched.template, rest)).flatten();
     let expects_continue = fields.get(EXPECT).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(Understood {
@@ -172,6 +176,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         task,
         run,
         scope,
+        tenant,
         repeatable: matched.repeatable,
         disguised: matched.disguised,
         content_ignores: matched.content_ignores.to_vec(),
@@ -259,22 +264,24 @@ fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Res
         .ok_or_else(|| Refusal::new(Kind::InternalError, "the route names a class that the policy does not have"))
 }
 
-/// The home scope: provider and a keyed digest of the credential.
-fn scope_of(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> ScopeId {
+/// The home scope: provider and a keyed digest of the credential, or the account that it shares with others. Then it is a
+/// tenant there.
+fn account(gateway: &Gateway, provider: &Provider, fields: &HeaderMap) -> (ScopeId, Option<TenantId>) {
     let name = provider.compiled.name.as_str();
     let credential = provider.credentials.iter().find_map(|h| fields.get(h));
-    match credential {
-        Some(value) => {
-            let account = gateway.keys.account(name, &secret_of(value.as_bytes()));
-            ScopeId::new(&[name, "/", &account].concat())
-        }
-        None => ScopeId::new(&format!("{name}/anonymous")),
+    let Some(value) = credential else { return (ScopeId::new(&format!("{name}/anonymous")), None) };
+    let digest = gateway.keys.account(name, &secret_of(value.as_bytes()));
+    let own = [name, "/", &digest].concat();
+    match provider.compiled.accounts.get(&digest) {
+        Some(shared) => (shared.clone(), Some(TenantId::new(&own))),
+        None => (ScopeId::new(&own), None),
     }
 }
 
-/// The scope that a credential has at a provider, for those who ask about their own actions.
-pub fn account_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<ScopeId> {
-    gateway.table.provider(provider).map(|provider| scope_of(gateway, provider, fields))
+/// Who holds a credential of a provider, for those who ask about their own actions.
+pub fn owner_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<TenantId> {
+    let (scope, tenant) = account(gateway, gateway.table.provider(provider)?, fields);
+    Some(tenant.unwrap_or(TenantId(scope.0)))
 }
 
 /// What the agent claims, within what the policy lets it claim.
@@ -332,7 +339,7 @@ type KeyAndField = (Option<KeyUsed>, Option<(HeaderName, HeaderValue)>);
 fn key(
     asked: &Asked<'_>,
     action: ActionId,
-    scope: &ScopeId,
+    owner: &str,
     named_task: Option<&str>,
     reference: Option<&str>,
 ) -> Result<KeyAndField, Refusal> {
@@ -369,10 +376,9 @@ fn key(
         return Ok((None, None));
     }
     let (key, origin) = match reference {
-        Some(reference) => (
-            asked.gateway.keys.derived_key(scope.as_str(), named_task.unwrap_or_default(), reference),
-            KeyOrigin::Derived,
-        ),
+        Some(reference) => {
+            (asked.gateway.keys.derived_key(owner, named_task.unwrap_or_default(), reference), KeyOrigin::Derived)
+        }
         None => (asked.gateway.keys.made_key(action), KeyOrigin::Made),
     };
     let field = HeaderValue::from_str(key.as_str()).ok().map(|value| (name.clone(), value));

@@ -35,7 +35,7 @@ use call::Call;
 pub use call::Held;
 pub use copy::{AnswerCopy, Copies};
 pub use hops::Hop;
-pub use ingress::account_of;
+pub use ingress::owner_of;
 pub use stacked::Told;
 pub use table::{BadProvider, Provider, Table};
 

@@ -27,7 +27,6 @@ impl Call {
         Quota {
             rates: provider.rates.clone(),
             lane: if provider.scopes.is_empty() { Lane::default() } else { self.lane(&provider.scopes) },
-            tenant: None,
             priority: self.understood.priority,
             ask: Ask::default(),
         }

@@ -7,6 +7,7 @@
 #[path = "../governing/rig.rs"]
 mod rig;
 
+mod accounts;
 mod answers;
 mod boundaries;
 mod closing;

@@ -51,6 +51,7 @@ pub(crate) fn straight_read(seq: u64, at_ms: i64) -> Event {
         task: TaskId::new(&format!("research-{}", seq / 40)),
         run: RunId::new(&format!("run-{:010}", seq / 20)),
         scope: ScopeId::new("openai/3f2a9c1d5e7b"),
+        tenant: None,
         route: Route::new("GET /v1/models/{id}"),
         class: "read".into(),
     };
@@ -65,6 +66,7 @@ pub(crate) fn requested(seq: u64, at_ms: i64, action: ActionId) -> Event {
         run: RunId::new("run-0000000001"),
         provider: ProviderName::new("stripe"),
         scope: ScopeId::new("stripe/77aa01b2c3d4"),
+        tenant: None,
         route: Route::new("POST /v1/charges"),
         class: "idempotent_write".into(),
         rank: Rank::IdempotentWrite,

@@ -1,5 +1,7 @@
 //! Whether the rates and scopes of a contract make sense.
 
+use std::collections::BTreeSet;
+
 use super::header::header_name;
 use super::{Fault, FaultKind, SCOPE_MAX, SECONDS_MAX, bounds, is_name};
 use crate::contract::{Contract, RateRule, ScopeRule};
@@ -9,10 +11,16 @@ use crate::route::PatternFault;
 /// Kinds of scopes below one account, and rates of one scope: each is asked at every send.
 const SCOPES_MAX: usize = 8;
 const RATES_MAX: usize = 8;
+/// Accounts of several credentials, and credentials of one.
+const ACCOUNTS_MAX: usize = 256;
+const CREDENTIALS_MAX: usize = 1_024;
+/// What a credential is shown by: a digest of so many hexadecimal digits.
+const DIGEST_DIGITS: usize = 12;
 /// Units of one rate.
 const AMOUNT_MAX: u64 = 1_000_000_000_000;
 
 pub(super) fn quota(root: &[&str], contract: &Contract, pacing: PacingRule, faults: &mut Vec<Fault>) {
+    accounts(root, contract, faults);
     rates(&[root, &["rates"]].concat(), &contract.rates, faults);
     if contract.scopes.len() > SCOPES_MAX {
         let happened = format!("{} kinds of scopes; {SCOPES_MAX} is the most", contract.scopes.len());
@@ -26,6 +34,42 @@ pub(super) fn quota(root: &[&str], contract: &Contract, pacing: PacingRule, faul
             let happened = format!("`{}` is there twice", rule.name);
             let at = [&at[..], &["name"]].concat();
             faults.push(Fault::new(&at, FaultKind::Contradiction, happened, "one kind of scopes, one name"));
+        }
+    }
+}
+
+fn accounts(root: &[&str], contract: &Contract, faults: &mut Vec<Fault>) {
+    let at = [root, &["accounts"]].concat();
+    if contract.accounts.len() > ACCOUNTS_MAX {
+        let happened = format!("{} accounts; {ACCOUNTS_MAX} is the most", contract.accounts.len());
+        faults.push(Fault::new(&at, FaultKind::TooMany, happened, "remove some"));
+    }
+    let is_digest = |s: &str| s.len() == DIGEST_DIGITS && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let mut seen = BTreeSet::new();
+    for (name, credentials) in &contract.accounts {
+        let at = [&at[..], &[name]].concat();
+        let is_own = is_name(name, |b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'));
+        if !is_own || is_digest(name) || name == "anonymous" {
+            let happened = format!("`{name}` cannot be the name of an account");
+            let hint = "lower-case letters, digits, `-` and `_`; not what a credential is shown by";
+            faults.push(Fault::new(&at, FaultKind::BadName, happened, hint));
+        }
+        if !(1..=CREDENTIALS_MAX).contains(&credentials.len()) {
+            let happened = format!("{} credentials; 1 to {CREDENTIALS_MAX} make an account", credentials.len());
+            faults.push(Fault::new(&at, FaultKind::OutOfBounds, happened, "name its credentials"));
+        }
+        for (i, credential) in credentials.iter().enumerate() {
+            let place = i.to_string();
+            let at = [&at[..], &[&place]].concat();
+            if !is_digest(credential) {
+                // Never shown: it may be the credential itself.
+                let happened = format!("this is not {DIGEST_DIGITS} hexadecimal digits");
+                let hint = "make a call with the credential; `forbear scopes` shows it as provider/DIGEST";
+                faults.push(Fault::new(&at, FaultKind::BadName, happened, hint));
+            } else if !seen.insert(credential) {
+                let happened = format!("`{credential}` is there twice");
+                faults.push(Fault::new(&at, FaultKind::Contradiction, happened, "a credential is of one account"));
+            }
         }
     }
 }

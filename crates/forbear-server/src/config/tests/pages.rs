@@ -43,7 +43,7 @@ fn each_code_has_a_page_whose_examples_hold() {
 fn the_examples_of_the_configuration_page_load() {
     let page = page("configuration.md");
     let examples = examples(&page);
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 7);
     for text in examples {
         assert!(loaded(text).warnings.faults.is_empty(), "{text}");
     }

@@ -121,6 +121,7 @@ fn the_key_itself_is_data_and_its_origin_is_said() {
         run: RunId::new("t"),
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/a"),
+        tenant: None,
         route: Route::new("POST /v1/transfers"),
         class: "idempotent_write".into(),
         rank: Rank::IdempotentWrite,

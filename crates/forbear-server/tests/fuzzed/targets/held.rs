@@ -67,6 +67,7 @@ fn request(policy: &Policy) -> Request {
         run: RunId::new("t"),
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/k"),
+        tenant: None,
         limits: Limits::default(),
         route: Route::new("GET /x"),
         class: "read".into(),
