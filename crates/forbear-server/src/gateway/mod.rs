@@ -4,6 +4,7 @@
 //! reports what it proves, `copy` keeps an answer for those who wait for the same one, `relay` hands the provider's answer on, `own` makes Forbear's own answers, `advice` what a run is told of better ways, `stacked` what a client of its own retries. Nothing here decides
 //! whether or when something is sent.
 
+mod account;
 mod advice;
 mod attempt;
 mod body_key;
@@ -31,11 +32,11 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
+pub use account::owner_of;
 use call::Call;
 pub use call::Held;
 pub use copy::{AnswerCopy, Copies};
 pub use hops::Hop;
-pub use ingress::owner_of;
 pub use stacked::Told;
 pub use table::{BadProvider, Provider, Table};
 
