@@ -123,10 +123,10 @@ pub fn may_disguise(contract: &Contract, status: u16) -> bool {
     status < 400 && codes::body_matters(contract, status)
 }
 
-/// Whether `body` is a whole JSON document already.
+/// Whether `body` is a whole document already, of JSON or of what else the contract reads.
 #[must_use]
-pub fn is_whole(headers: &http::HeaderMap, body: &[u8]) -> bool {
-    body::json(headers, body).is_some()
+pub fn is_whole(contract: &Contract, headers: &http::HeaderMap, body: &[u8]) -> bool {
+    read_body(contract, headers, body).is_some()
 }
 
 /// The code rule's word first. A 429 is what the contract says of it. Any other 4xx that means "not now" would count as

@@ -20,7 +20,7 @@ macro_rules! shipped {
 pub(super) const CONTRACTS: &[(&str, &str)] = shipped!(
     "adyen" "airtable" "anthropic" "aws" "azure_openai" "bedrock" "cloudflare" "cohere" "deepseek" "discord" "gemini"
     "github" "gitlab" "google_workspace" "groq" "hubspot" "huggingface" "intercom" "jira" "linear" "mistral" "msgraph"
-    "notion" "okta" "openai" "openrouter" "pagerduty" "paypal" "reddit" "salesforce" "sendgrid" "shopify" "slack" "square"
+    "notion" "okta" "openai" "openrouter" "pagerduty" "paypal" "reddit" "s3" "salesforce" "sendgrid" "shopify" "slack" "square"
     "stripe" "together" "twilio" "vercel" "vertex" "x" "xai" "zendesk"
 );
 

@@ -159,7 +159,7 @@ impl Call {
         let mut marks = is_stream.then(|| Marks::new(contract.stream.clone()));
         let mut error = None;
         let (held, read) = if status < 400 && self.understood.disguised && disguise::is_possible(contract, &head) {
-            let begun = disguise::begin(&head, body).await;
+            let begun = disguise::begin(contract, &head, body).await;
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
         } else if let Some(marks) = marks.as_mut().filter(|_| !contract.stream.errors.is_empty()) {

@@ -1,5 +1,6 @@
 //! A success that may be a refusal: read for its meaning before it is handed on, where the provider's contract names codes
-//! for its status, and only where it is JSON of a bounded length. Nothing else waits here, and no stream.
+//! for its status, and only where it is JSON of a bounded length, or XML where
+//! the contract's errors are. Nothing else waits here, and no stream.
 
 use std::time::Duration;
 
@@ -18,17 +19,18 @@ const BYTES_MAX: usize = 64 * 1024;
 const READ_MAX: Duration = Duration::from_secs(2);
 
 pub(super) fn is_possible(contract: &Contract, head: &Parts) -> bool {
-    may_disguise(contract, head.status.as_u16()) && is_json(head) && !is_long(head)
+    may_disguise(contract, head.status.as_u16()) && is_document(contract, head) && !is_long(head)
 }
 
-pub(super) async fn begin(head: &Parts, body: AnswerBody) -> Begun {
-    begin_until(body, BYTES_MAX, READ_MAX, |begun| is_whole(&head.headers, &begun.bytes())).await
+pub(super) async fn begin(contract: &Contract, head: &Parts, body: AnswerBody) -> Begun {
+    begin_until(body, BYTES_MAX, READ_MAX, |begun| is_whole(contract, &head.headers, &begun.bytes())).await
 }
 
-fn is_json(head: &Parts) -> bool {
+fn is_document(contract: &Contract, head: &Parts) -> bool {
     let kind = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    kind == "application/json" || kind.ends_with("+json")
+    let is_xml = || matches!(&*kind, "application/xml" | "text/xml") || kind.ends_with("+xml");
+    kind == "application/json" || kind.ends_with("+json") || contract.xml_errors && is_xml()
 }
 
 fn is_long(head: &Parts) -> bool {
