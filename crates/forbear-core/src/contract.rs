@@ -139,8 +139,11 @@ impl Default for Contract {
 pub struct StreamRule {
     /// A whole stream has one of these; with none named, every stream that is not cut is whole.
     pub ends: Vec<String>,
-    /// A stream with one of these failed inside. Before anything else it is the answer, and the codes tell which.
+    /// A stream with one of these failed inside. Before any content it is the answer, and the codes tell which.
     pub errors: Vec<String>,
+    /// Events that come before any content and are none: they wait, for two seconds at most, for what follows them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preamble: Vec<String>,
 }
 
 /// Bounds of one scope.

@@ -5,6 +5,8 @@
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
+use crate::contract::StreamRule;
+
 /// What a stream begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opening {
@@ -15,34 +17,52 @@ pub enum Opening {
     Error(Vec<u8>),
 }
 
-/// Reads the beginning of a stream whose errors have these marks; `is_all` where nothing follows.
+/// Where in a stream's beginning a line stands.
+enum At {
+    Between,
+    /// In an event that is no content yet.
+    Preamble,
+    /// In an error, with its data so far.
+    Error(Vec<u8>),
+}
+
+/// Reads the beginning of a stream; `is_all` where nothing follows.
 #[must_use]
-pub fn opening(errors: &[String], begun: &[u8], is_all: bool) -> Opening {
-    let (mut rest, mut data) = (begun, None::<Vec<u8>>);
+pub fn opening(rule: &StreamRule, begun: &[u8], is_all: bool) -> Opening {
+    let is_one = |line: &[u8], marks: &[String]| marks.iter().any(|mark| begins(line, mark));
+    let may_be = |line: &[u8]| rule.errors.iter().chain(&rule.preamble).any(|mark| may_begin(line, mark));
+    let (mut rest, mut at) = (begun, At::Between);
     while !rest.is_empty() {
         let length = rest.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(rest.len());
         let (line, end) = rest.split_at(length);
         rest = end.strip_prefix(b"\r\n").or_else(|| end.get(1..)).unwrap_or_default();
-        match &mut data {
-            Some(data) if line.is_empty() => return Opening::Error(std::mem::take(data)),
-            Some(data) => add_data(data, line),
+        at = match at {
+            At::Error(data) if line.is_empty() => return Opening::Error(data),
+            At::Error(data) => At::Error(with_data(data, line)),
             // A comment keeps the connection alive, and is no event.
-            None if line.is_empty() || line.starts_with(b":") => {}
-            None if errors.iter().any(|mark| begins(line, mark)) => add_data(data.insert(Vec::new()), line),
-            None if end.is_empty() && errors.iter().any(|mark| may_begin(line, mark)) => return Opening::Open,
-            None => return Opening::Content,
-        }
+            At::Between | At::Preamble if line.is_empty() => At::Between,
+            At::Preamble => At::Preamble,
+            At::Between if line.starts_with(b":") => At::Between,
+            At::Between if is_one(line, &rule.errors) => At::Error(with_data(Vec::new(), line)),
+            At::Between if is_one(line, &rule.preamble) => At::Preamble,
+            At::Between if end.is_empty() && may_be(line) => return Opening::Open,
+            At::Between => return Opening::Content,
+        };
     }
-    // Its last event may lack the empty line behind it.
-    data.filter(|_| is_all).map_or(Opening::Open, Opening::Error)
+    match at {
+        // Its last event may lack the empty line behind it.
+        At::Error(data) if is_all => Opening::Error(data),
+        At::Between | At::Preamble | At::Error(_) => Opening::Open,
+    }
 }
 
-fn add_data(data: &mut Vec<u8>, line: &[u8]) {
-    let Some(value) = line.strip_prefix(b"data:") else { return };
+fn with_data(mut data: Vec<u8>, line: &[u8]) -> Vec<u8> {
+    let Some(value) = line.strip_prefix(b"data:") else { return data };
     if !data.is_empty() {
         data.push(b'\n');
     }
     data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+    data
 }
 
 /// Whether an answer is an event stream, in no coding, so that its lines can be read.
@@ -73,7 +93,12 @@ mod tests {
     use super::*;
 
     fn reads(begun: &str, is_all: bool) -> Opening {
-        opening(&["event: error".into(), "data: {\"error\"".into()], begun.as_bytes(), is_all)
+        let rule = StreamRule {
+            errors: vec!["event: error".into(), "data: {\"error\"".into()],
+            preamble: vec!["event: made".into()],
+            ..StreamRule::default()
+        };
+        opening(&rule, begun.as_bytes(), is_all)
     }
 
     #[test]
@@ -83,6 +108,7 @@ mod tests {
             ("data:{ \"error\":1}\r\n\r", "\ndata: more", "{ \"error\":1}"),
             (": keep-alive\n\n\r\nevent: error\rdata: a\rdata: b\r\r", "", "a\nb"),
             ("event: error\ndata\nid: 7\n\n", "data: more\n\n", ""),
+            ("event: made\ndata: {\"error\": 0}\n\nevent:made\n\ndata: {\"error\": 1}\n\n", "", "{\"error\": 1}"),
         ] {
             let open = (1..event.len()).all(|to| reads(&event[..to], false) == Opening::Open);
             assert!(open, "{event:?}");
@@ -95,7 +121,18 @@ mod tests {
 
     #[test]
     fn content_goes_on_at_the_first_byte_that_is_no_error() {
-        for begun in ["data: {\"i", "data: h", "event: m", "event: erx", "x", ": c\n\ni", "data: {\n", "event: err\n"] {
+        for begun in [
+            "data: {\"i",
+            "data: h",
+            "event: n",
+            "event: mn",
+            "event: made\n\ndata: t",
+            "event: erx",
+            "x",
+            ": c\n\ni",
+            "data: {\n",
+            "event: err\n",
+        ] {
             assert_eq!(reads(begun, false), Opening::Content, "{begun:?}");
             assert_eq!(reads(&begun[..begun.len() - 1], false), Opening::Open, "{begun:?}");
         }

@@ -163,7 +163,7 @@ impl Call {
             let bytes = begun.bytes();
             (Held::Begun(begun), Some(bytes))
         } else if let Some(marks) = marks.as_mut().filter(|_| !contract.stream.errors.is_empty()) {
-            let (begun, data) = opening::begin(&contract.stream.errors, body).await;
+            let (begun, data) = opening::begin(&contract.stream, body).await;
             marks.pass(&begun.bytes());
             error = data;
             (Held::Begun(begun), None)

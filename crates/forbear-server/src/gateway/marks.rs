@@ -66,6 +66,7 @@ mod tests {
         let rule = StreamRule {
             ends: vec!["data: [DONE]".into(), "event: message_stop".into()],
             errors: vec!["event: error".into()],
+            ..StreamRule::default()
         };
         let mut marks = Marks::new(rule);
         for piece in pieces {

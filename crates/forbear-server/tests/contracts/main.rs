@@ -81,7 +81,7 @@ impl Answer {
         let body = self.body_bytes();
         let received = Now { mono: Mono(1), wall: Wall((SECOND_MS - 1) * 1_000) };
         let facts = |body| ResponseFacts { status: self.status, headers: &headers, body, received };
-        match opening(&contract.stream.errors, &body, true) {
+        match opening(&contract.stream, &body, true) {
             Opening::Error(data) if is_event_stream(&headers) => classify_event(contract, &facts(Some(&data))),
             _ => classify(contract, Rank::Read, &facts(is_looked_at.then_some(&body))),
         }

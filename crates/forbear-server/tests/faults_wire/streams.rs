@@ -69,7 +69,8 @@ routes:
 
 #[tokio::test]
 async fn fb_103_a_stream_with_an_error_inside_or_without_its_end_mark_is_no_success() {
-    let message = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n";
+    let message =
+        "event: message_start\ndata: {\"type\":\"message_start\"}\n\nevent: content_block_start\ndata: {}\n\n";
     let table = [
         ("openai", CHAT, "data: 1\n\n", "stream_incomplete"),
         ("openai", CHAT, "data: 1\n\ndata: {\"error\": {\"message\": \"x\"}}\n\ndata: [DONE]\n\n", "stream_incomplete"),

@@ -91,10 +91,14 @@ async fn an_overload_of_a_write_leaves_its_effect_open() {
 #[tokio::test]
 async fn after_content_or_without_marks_it_is_passed_on_once() {
     let late = format!("data: one\n\ndata: {BUSY}\n\n");
-    let named = format!("event: message_start\ndata: {{}}\n\nevent: error\ndata: {OVERLOADED}\n\n");
+    let named = format!(
+        "event: message_start\ndata: {{}}\n\nevent: content_block_start\ndata: {{}}\n\nevent: error\ndata: {OVERLOADED}\n\n"
+    );
     let plain = format!("data: {BUSY}\n\n");
     let failed = r#"{"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}"#;
-    let failed = format!("event: response.created\ndata: {{}}\n\nevent: response.failed\ndata: {failed}\n\n");
+    let failed = format!(
+        "event: response.created\n\nevent: response.output_item.added\ndata: {{}}\n\nevent: response.failed\ndata: {failed}\n\n"
+    );
     let table = [
         ("openai", "/p/v1/responses", &failed, "stream_incomplete"),
         ("openai", CHAT, &late, "stream_incomplete"),

@@ -1,7 +1,7 @@
 //! How an event stream begins: the first line is the mark of an error, the rest the stream, which comes in pieces.
 
 use forbear_core::classify::{Opening, classify_event, opening};
-use forbear_core::contract::Contract;
+use forbear_core::contract::{Contract, StreamRule};
 use http::HeaderMap;
 
 use super::recorded::facts;
@@ -15,14 +15,15 @@ pub(super) fn check(data: &[u8]) {
     let Ok(mark) = str::from_utf8(&data[..end]) else { return };
     let stream = data.get(end + 1..).unwrap_or_default();
     let stream = &stream[..stream.len().min(STREAM_BYTES_MAX)];
-    let marks = [mark.to_owned()];
+    let preamble = vec!["event: made".to_owned()];
+    let rule = StreamRule { errors: vec![mark.to_owned()], preamble, ..StreamRule::default() };
     let mut decided = Opening::Open;
     for length in 0..=stream.len() {
-        let now = opening(&marks, &stream[..length], false);
+        let now = opening(&rule, &stream[..length], false);
         assert!(decided == Opening::Open || now == decided, "{decided:?} became {now:?} at {length}");
         decided = now;
     }
-    let whole = opening(&marks, stream, true);
+    let whole = opening(&rule, stream, true);
     assert!(decided == Opening::Open || whole == decided, "{decided:?} is {whole:?} at the end");
     match whole {
         Opening::Error(data) => {

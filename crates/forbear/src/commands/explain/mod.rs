@@ -59,7 +59,7 @@ fn explain(options: &Explain, policy: &Policy, contract: &Contract, text: &[u8])
     let response = response::parse(text)?;
     let call = call(options, policy, contract)?;
     let is_stream = response.status < 400 && is_event_stream(&response.headers);
-    let event = match opening(&contract.stream.errors, response.body, true) {
+    let event = match opening(&contract.stream, response.body, true) {
         Opening::Error(data) if is_stream => Some(data),
         _ => None,
     };
