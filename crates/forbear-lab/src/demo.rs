@@ -167,7 +167,8 @@ impl<F: Fn(&Happened)> Story<'_, F> {
 
     fn go_on(&mut self) {
         let seen = self.provided.provider.arrivals();
-        let origin = seen.first().map_or(0, |a| a.at_ns);
+        // Two that come together are listed in either order.
+        let origin = seen.iter().map(|a| a.at_ns).min().unwrap_or_default();
         let mut fresh: Vec<(u64, u16, &Arrival)> = self.untold(&seen).collect();
         fresh.sort_unstable_by_key(|(head, ..)| *head);
         for (head, status, a) in fresh {

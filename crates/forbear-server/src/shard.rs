@@ -162,7 +162,7 @@ impl Shard {
         let mut inner = self.lock();
         let now = self.clock.now();
         if let Some(copy) = copy {
-            inner.copies.keep(now.mono, action, copy);
+            inner.copies.keep_for_the_flight(action, copy);
         }
         let commands = inner.core.handle(now, Input::AnswerRead { action, attempt, end });
         self.settle(&mut inner, commands, None);
@@ -183,6 +183,7 @@ impl Shard {
             inner.copies.keep(now.mono, action, Arc::clone(copy));
         }
         inner.copy = copy;
+        inner.copies.over(action);
         let commands = inner.core.handle(now, Input::Ended { action, attempt, end });
         inner.calls.remove(&action);
         self.settle(&mut inner, commands, None);

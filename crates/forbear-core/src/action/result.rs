@@ -285,17 +285,15 @@ impl Coordinator {
 
     /// Whoever waits for an answer that was read has it at once, however slowly its first agent takes it.
     pub(crate) fn tell_who_joined(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+        let waited_for = self.live.get(&action).filter(|live| !live.joined.is_empty());
+        let Some(end) = waited_for.and_then(|live| live.read.clone()) else { return };
         let Some(mut live) = self.live.remove(&action) else { return };
-        if let Some(end) = live.read.clone()
-            && !live.joined.is_empty()
-        {
-            match whole(&live, end) {
-                (outcome @ (Outcome::Succeeded | Outcome::Rejected), _) => self.share(now, &mut live, outcome, out),
-                (outcome, reason) => {
-                    let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
-                    let after = self.boundary_seq(&live.request);
-                    self.tell_joined(&mut live, &answer, after, out);
-                }
+        match whole(&live, end) {
+            (outcome @ (Outcome::Succeeded | Outcome::Rejected), _) => self.share(now, &mut live, outcome, out),
+            (outcome, reason) => {
+                let answer = self.answer_of(now, &live, outcome, reason.as_deref().unwrap_or_default());
+                let after = self.boundary_seq(&live.request);
+                self.tell_joined(&mut live, &answer, after, out);
             }
         }
         self.live.insert(action, live);

@@ -7,13 +7,13 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use forbear_api::control::{ActionQuery, ActionRow, ActionStory, PAGE_DEFAULT, PAGE_MAX, Page};
-use forbear_api::problem::Kind;
+use forbear_api::problem::{Kind, Problem};
 use forbear_core::event::{Fact, Straight};
 use forbear_core::ids::{ActionId, TenantId};
 use forbear_store::{ActionFilter, Reader, StoreError};
 
 use super::Shared;
-use super::reply::problem;
+use super::reply::{problem, problem_of};
 use super::rows::action_row;
 use super::story::story;
 
@@ -118,12 +118,11 @@ fn no_action(id: &str) -> Response {
 
 fn not_yours(id: &str) -> Response {
     let shown = shown(id);
-    problem(
-        Kind::NotFound,
-        &format!(
-            "no action {shown} is on record, or not for this credential: ask with the credential of the call itself, or look at it with `forbear action {shown}`"
-        ),
-    )
+    let reason = format!(
+        "no action {shown} is on record, or not for this credential: ask with the credential of the call itself, or look at it with `forbear action {shown}`. What it did is not said here"
+    );
+    // Whose it is may be wrong, and then the action may have been done.
+    problem_of(Problem { effect: "unknown".to_owned(), ..Problem::unsent(Kind::NotFound, reason) })
 }
 
 fn shown(id: &str) -> String {

@@ -7,7 +7,12 @@ use forbear_api::problem::{ErrorShape, Kind, MEDIA_TYPE, Problem, problem_body};
 use super::ADDRESSES;
 
 pub(super) fn problem(kind: Kind, reason: &str) -> Response {
-    let body = problem_body(&Problem::unsent(kind, reason), ErrorShape::Problem);
+    problem_of(Problem::unsent(kind, reason))
+}
+
+pub(super) fn problem_of(problem: Problem) -> Response {
+    let kind = problem.kind;
+    let body = problem_body(&problem, ErrorShape::Problem);
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body.to_string()).into_response();
     if kind == Kind::Unauthorized {

@@ -1,7 +1,7 @@
-//! An answer, kept while it is relayed, so that calls which repeat the first one get the same. That of a write is kept for who
-//! joins it, another for as long as its client may repeat the call: it is no cache.
+//! An answer, kept while it is relayed, so that calls which repeat the first one get the same. That of a write is kept for the
+//! flight only, another for as long as its client may repeat the call: it is no cache.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,16 +23,21 @@ pub struct AnswerCopy {
     body: Bytes,
 }
 
-/// Bytes of all answers that are kept for repeats.
+/// Bytes of all answers that are kept for repeats, and of all that are kept for the flight.
 const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes that an answer's head and its place in here count for.
 const HEAD_BYTES: usize = 2 * 1024;
 
-/// Answers that have been given and may be asked for again, the oldest first. At its bound the oldest goes.
+/// Answers that may be asked for again.
 #[derive(Debug, Default)]
 pub struct Copies {
+    /// Of calls that have ended, the oldest first. At its bound the oldest goes.
     kept: VecDeque<(Mono, ActionId, Arc<AnswerCopy>)>,
     bytes: usize,
+    /// Of writes whose agents take their answers yet, for who joins them. At its bound none is added: who joins such a one is
+    /// told that it was done.
+    told: BTreeMap<ActionId, Arc<AnswerCopy>>,
+    told_bytes: usize,
 }
 
 impl Copies {
@@ -48,8 +53,28 @@ impl Copies {
         }
     }
 
+    /// Until [`Copies::over`].
+    pub fn keep_for_the_flight(&mut self, action: ActionId, copy: Arc<AnswerCopy>) {
+        if self.told_bytes + copy.cost() <= COPIES_BYTES_MAX {
+            self.told_bytes += copy.cost();
+            self.told.insert(action, copy);
+        }
+    }
+
+    /// The flight has ended.
+    pub fn over(&mut self, action: ActionId) {
+        if let Some(copy) = self.told.remove(&action) {
+            self.told_bytes -= copy.cost();
+        }
+    }
+
     #[must_use]
     pub fn get(&self, action: ActionId) -> Option<&Arc<AnswerCopy>> {
+        let told = self.told.get(&action);
+        told.or_else(|| self.kept_for(action))
+    }
+
+    fn kept_for(&self, action: ActionId) -> Option<&Arc<AnswerCopy>> {
         self.kept.iter().rev().find(|(_, of, _)| *of == action).map(|(_, _, copy)| copy)
     }
 }
@@ -96,5 +121,32 @@ impl Recorder {
             pieces => pieces.concat().into(),
         };
         Some(Arc::new(AnswerCopy { head: self.head, body }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(bytes: usize) -> Arc<AnswerCopy> {
+        let mut recorder = Recorder::new(Response::new(()).into_parts().0);
+        recorder.pass(&Bytes::from(vec![0; bytes]));
+        recorder.copy().unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_for_the_flight_pushes_nothing_else_out_and_goes_with_it() {
+        let mut copies = Copies::default();
+        copies.keep(Mono(0), ActionId(1), copy(100));
+        for action in 2..1_000 {
+            copies.keep_for_the_flight(ActionId(action), copy(COPY_BYTES_MAX));
+        }
+        let kept = (2..1_000).filter(|action| copies.get(ActionId(*action)).is_some()).count();
+        assert!(kept > 50 && kept * COPY_BYTES_MAX <= COPIES_BYTES_MAX, "{kept}");
+        assert!(copies.get(ActionId(1)).is_some());
+        (2..1_000).for_each(|action| copies.over(ActionId(action)));
+        assert!(copies.get(ActionId(2)).is_none());
+        copies.keep_for_the_flight(ActionId(2), copy(100));
+        assert!(copies.get(ActionId(2)).is_some());
     }
 }

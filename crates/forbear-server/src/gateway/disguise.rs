@@ -1,6 +1,6 @@
 //! A success that may be a refusal: read for its meaning before it is handed on, where the provider's contract names codes
-//! for its status, and only where it is JSON of a bounded length, or XML where
-//! the contract's errors are. Nothing else waits here, and no stream.
+//! for its status, and only where it is JSON of a bounded length, or XML where the contract's errors are. Nothing else
+//! waits here, and no stream.
 
 use std::time::Duration;
 

@@ -46,9 +46,15 @@ routes:
 
 /// What a credential's holder is shown of the action that answered so.
 async fn looks(rig: &Rig, credential: (&str, &str), at: &Got) -> u16 {
+    let got = look(rig, credential, at).await;
+    assert!(got.status == 200 || got.json()["effect"] == "unknown", "what it did is told to nobody else: {got:?}");
+    got.status
+}
+
+async fn look(rig: &Rig, credential: (&str, &str), at: &Got) -> Got {
     let look =
         Request::builder().uri(format!("/-/actions/{}", at.header("forbear-action"))).header("host", "127.0.0.1");
-    rig.send(look.header(credential.0, credential.1).body(Full::default()).unwrap()).await.status
+    rig.send(look.header(credential.0, credential.1).body(Full::default()).unwrap()).await
 }
 
 fn outcome(got: &Got) -> &str {

@@ -53,7 +53,7 @@ fn rendered(story: &ActionStory, output: Output) -> String {
 fn standing(now: &Standing) -> String {
     let until = now.next_allowed_at.map(|at| format!(" until {}", at.time_of_day())).unwrap_or_default();
     let why = match now.waits_for.as_deref() {
-        Some("boundary") => ": the provider wants no call before".to_owned(),
+        Some("boundary") => ": the provider wants none before that".to_owned(),
         Some("slot") => ": all slots of its scope are taken".to_owned(),
         Some("pacing") => ": its scope has just opened, others leave first".to_owned(),
         Some("backoff") => ": the provider named no time, so Forbear chose one".to_owned(),
