@@ -13,7 +13,7 @@ use forbear_core::pacer::Ask;
 use super::calls::{CALLS_MAX, Call, Calls, number};
 use super::chance::{Rng, Site};
 use super::coverage::Seen;
-use super::intents::{Intent, rank_index};
+use super::intents::{Intent, TASKS_MAX, rank_index};
 use super::world::{Happening, World};
 
 /// An agent whose process is away tries again so much later.
@@ -49,7 +49,13 @@ impl World<'_> {
         let intent = &mut self.intents[index];
         intent.calls += 1;
         let (nth, intent) = (intent.calls, intent.clone());
-        let mut request = self.request(action, &intent);
+        // Work of a cancelled task is often given to another agent, under a name of its own.
+        let stopped = self.node(home).is_some_and(|n| n.ledger.cancelled[intent.task]);
+        let task = if stopped && rng.permille(500) { (intent.task + 1) % TASKS_MAX } else { intent.task };
+        if task != intent.task {
+            self.cover(Seen::AskedByAnotherTask);
+        }
+        let mut request = self.request(action, &intent, task);
         request.mark = if nth > 1 && again != Again::Unmarked { Mark::Repeat } else { Mark::First };
         if again == Again::OtherContent {
             request.content_digest = Some(OTHER_CONTENT);
@@ -68,7 +74,7 @@ impl World<'_> {
             let in_ms = rng.pick(&[0, 3, 100, 3_000, 60_000]);
             self.later(in_ms, Happening::AsksAsWell { action });
         }
-        self.calls.push(Call::new(index, home, request.clone(), self.now.mono, deadline));
+        self.calls.push(Call::new(index, task, home, request.clone(), self.now.mono, deadline));
         self.admits(home, request);
     }
 
@@ -78,7 +84,7 @@ impl World<'_> {
         old.filter(|_| rather_the_old).or(owner).or(old).map(|n| n.number)
     }
 
-    fn request(&self, action: ActionId, intent: &Intent) -> Request {
+    fn request(&self, action: ActionId, intent: &Intent, task: usize) -> Request {
         let class = rank_index(intent.rank);
         let policy = &self.plan.policies[self.policy];
         let mut key = intent.key.clone();
@@ -88,7 +94,7 @@ impl World<'_> {
         }
         Request {
             action,
-            task: self.fixtures.tasks[intent.task].clone(),
+            task: self.fixtures.tasks[task].clone(),
             run: self.fixtures.run.clone(),
             provider: self.fixtures.provider.clone(),
             scope: self.fixtures.scopes[intent.scope].clone(),
@@ -205,7 +211,7 @@ impl World<'_> {
 
     /// Whoever cancels a task often stops its agents too.
     fn stops_agents(&mut self, task: usize, nth: u64) {
-        let of_task = self.calls.iter().filter(|c| c.is_open() && self.intents[c.intent].task == task);
+        let of_task = self.calls.iter().filter(|c| c.is_open() && c.task == task);
         let actions: Vec<ActionId> = of_task.map(|c| c.request.action).collect();
         for action in actions {
             let mut rng = self.chance.at(Site::Cancel, nth, number(action) + 1);

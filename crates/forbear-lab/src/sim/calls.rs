@@ -10,6 +10,7 @@ pub(super) const CALLS_MAX: u32 = 5;
 
 pub(super) struct Call {
     pub(super) intent: usize,
+    pub(super) task: usize,
     /// The process that holds its connection.
     pub(super) home: u32,
     pub(super) request: Request,
@@ -54,9 +55,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(intent: usize, home: u32, request: Request, came: Mono, deadline: Mono) -> Self {
+    pub(super) fn new(intent: usize, task: usize, home: u32, request: Request, came: Mono, deadline: Mono) -> Self {
         Self {
             intent,
+            task,
             home,
             request,
             came,

@@ -114,7 +114,7 @@ impl World<'_> {
             Command::Share { action, of, .. } => {
                 self.check_one_answer(*action);
                 self.check_tenants(*action, *of);
-                let task = self.calls.get(*action).map(|c| self.intents[c.intent].task);
+                let task = self.calls.get(*action).map(|c| c.task);
                 if task.zip(self.node(by)).is_some_and(|(task, node)| node.ledger.cancelled[task]) {
                     self.fail("cancelled_never_wakes", |_| format!("a{} still waited for another's result", action.0));
                 }
@@ -124,7 +124,7 @@ impl World<'_> {
                 call.on_wire = false;
                 call.dead = true;
                 if call.is_retry {
-                    self.tally.unsure[self.intents[call.intent].task] += 1;
+                    self.tally.unsure[call.task] += 1;
                 }
             }
             Command::ForgetContent { action } => {
@@ -233,7 +233,7 @@ impl World<'_> {
     fn check_may_leave(&mut self, by: u32, action: ActionId) {
         let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
         let intent = &self.intents[call.intent];
-        let task = intent.task;
+        let task = call.task;
         let closed = |scope: usize| node.ledger.scopes[scope].until.max(node.ledger.scopes[scope].told_until);
         let until = intent.scopes().into_iter().flatten().map(closed).max().unwrap_or_default();
         if self.now.mono < until {

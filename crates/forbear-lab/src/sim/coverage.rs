@@ -52,6 +52,7 @@ kinds! {
     AskedAfterLeaving "same call after leaving",
     AskedAfterAnswer "same call after an answer of ours",
     AskedAfterLosing "same call after a lost connection",
+    AskedByAnotherTask "work of a cancelled task asked by another",
     OtherContent "same name with other content",
     Joined "call joined to an equal one",
     Shared "answer given to an equal call too",

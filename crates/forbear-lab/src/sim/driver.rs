@@ -108,10 +108,11 @@ impl World<'_> {
         call.sends += 1;
         call.left = attempt.0;
         call.key_since.get_or_insert(now.mono);
-        let (retry_spent, resend, index) = (std::mem::take(&mut call.is_retry), call.sends > 1, call.intent);
+        let (retry_spent, resend) = (std::mem::take(&mut call.is_retry), call.sends > 1);
+        let (index, task) = (call.intent, call.task);
         let intent = &self.intents[index];
         if retry_spent {
-            self.tally.retries_left[intent.task] += 1;
+            self.tally.retries_left[task] += 1;
         }
         if resend {
             self.coverage.add(Seen::Resend);
