@@ -101,8 +101,12 @@ impl Coordinator {
         self.ahead_ms = self.ahead_ms.max(ahead_ms(now));
         // A timer may be late: whoever gives up before now does so before anything else is decided.
         let gives_up = !matches!(input, Input::AppendFailed { .. });
+        let told = if gives_up { self.refusal_of_who_gives_up(now, &input) } else { None };
         if gives_up {
             self.give_up_due(now, &mut out);
+        }
+        if let Some(told) = told {
+            self.close_for_all(now, told, &mut out);
         }
         if !leaves_attempts_alone(&input) {
             self.doubts += 1;

@@ -5,14 +5,15 @@ use crate::action::leave::AGENT_LEFT;
 use crate::action::live::{LastAnswer, Live, Stage};
 use crate::action::observe;
 use crate::action::verdict::{Situation, TOO_EARLY, Verdict, may_have_run, verdict};
-use crate::classify::Window;
+use crate::classify::{Classification, Window};
 use crate::command::{Command, Commands, Stamp};
 use crate::coordinator::{Coordinator, Write};
 use crate::durable::fold;
 use crate::effect::{Answer, Effect, Evidence, effect};
 use crate::event::{ActionResult, Fact, Outcome};
-use crate::ids::{ActionId, AttemptNo, Seq};
-use crate::input::{BodyEnd, Report, Request};
+use crate::ids::{ActionId, AttemptNo, ScopeId, Seq};
+use crate::input::{BodyEnd, Input, Report, Request};
+use crate::lane::Lane;
 use crate::policy::Rank;
 use crate::time::Now;
 
@@ -37,7 +38,36 @@ fn whole(live: &Live, end: BodyEnd) -> (Outcome, Option<String>) {
     }
 }
 
+/// What an answer says of the scopes of a call that may not be there any more when it is looked at.
+pub(crate) struct Told {
+    of: (ActionId, AttemptNo),
+    scope: ScopeId,
+    lane: Lane,
+    classification: Classification,
+}
+
 impl Coordinator {
+    /// Whoever gives up in the same breath takes with it an attempt that nobody else waits for, and perhaps this one: what
+    /// its answer says of the scope holds for everybody all the same.
+    pub(crate) fn refusal_of_who_gives_up(&self, now: Now, input: &Input) -> Option<Told> {
+        let Input::Result { action, attempt, report } = input else { return None };
+        let is_due = self.expiries.first().is_some_and(|(at, _)| *at <= now.mono);
+        let answer = report.answer.as_ref().filter(|_| is_due)?;
+        let live = self.live.get(action).filter(|l| l.stage == Stage::InFlight(*attempt))?;
+        Some(Told {
+            of: (*action, *attempt),
+            scope: live.request.scope.clone(),
+            lane: live.request.quota.lane.clone(),
+            classification: answer.classification.clone(),
+        })
+    }
+
+    pub(crate) fn close_for_all(&mut self, now: Now, told: Told, out: &mut Commands) {
+        if !self.live.contains_key(&told.of.0) {
+            self.close_scope(now, &told.scope, &told.lane, told.of, &told.classification, out);
+        }
+    }
+
     pub(crate) fn result(
         &mut self,
         now: Now,
