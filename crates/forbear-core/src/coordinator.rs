@@ -11,6 +11,7 @@ use crate::action::live::{Live, Stage};
 use crate::action::repeat::Waiter;
 use crate::action::resend::Recent;
 use crate::advice::Advisor;
+use crate::breaker::Breakers;
 use crate::command::{Command, Commands};
 use crate::durable::Durable;
 use crate::event::{EVENT_VERSION, Event, Fact, Outcome};
@@ -58,6 +59,7 @@ pub struct Coordinator {
     pub(crate) store_full: bool,
     pub(crate) doubts: u64,
     pub(crate) advisor: Advisor,
+    pub(crate) breakers: Breakers,
     /// When idle scopes may be looked for again.
     pub(crate) next_sweep: Mono,
     /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
@@ -87,6 +89,7 @@ impl Coordinator {
             store_full: false,
             doubts: 0,
             advisor: Advisor::default(),
+            breakers: Breakers::default(),
             next_sweep: Mono(0),
             ahead_ms: i64::MIN,
         };

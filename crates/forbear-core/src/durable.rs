@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::Circuits;
 use crate::classify::{Boundary, Window};
 use crate::effect::{Effect, Evidence};
 use crate::event::{ActionFinished, ActionRequested, Event, Fact};
@@ -49,6 +50,8 @@ pub struct Durable {
     index: Index,
     /// Cancelled tasks, with when: their actions never wake.
     pub cancelled: BTreeMap<TaskId, Wall>,
+    #[serde(default, skip_serializing_if = "Circuits::is_empty")]
+    pub circuits: Circuits,
 }
 
 impl Default for Durable {
@@ -63,6 +66,7 @@ impl Default for Durable {
             marked: Marked::default(),
             index: Index::default(),
             cancelled: BTreeMap::new(),
+            circuits: Circuits::default(),
         }
     }
 }
@@ -157,6 +161,8 @@ impl Durable {
                     keep_newest(&mut self.cancelled, CANCELLED_TASKS_MAX, |at| *at);
                 }
             }
+            Fact::CircuitOpened(opened) => self.circuits.open(opened),
+            Fact::CircuitClosed { circuit, .. } => self.circuits.close(circuit),
             Fact::ActionFinished(finished) => {
                 let Some(action) = event.action else { return };
                 self.settle(event.at, action, finished);
@@ -226,6 +232,7 @@ impl Durable {
             scopes: self.scopes.clone(),
             tasks: self.tasks.clone(),
             cancelled: self.cancelled.clone(),
+            circuits: self.circuits.clone(),
             ended: self.ended.clone(),
             marked: self.marked.clone(),
             index: Index::default(),

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::{Circuit, Opened};
 use crate::classify::{Boundary, Classification, Window};
 use crate::effect::{Effect, Evidence};
 use crate::ids::{
@@ -76,6 +77,12 @@ pub enum Fact {
     TaskCancelled {
         task: TaskId,
         by: String,
+    },
+    /// What failed again and again is not sent for a while.
+    CircuitOpened(Box<Opened>),
+    CircuitClosed {
+        circuit: Circuit,
+        reason: String,
     },
     ActionFinished(Box<ActionFinished>),
     /// Another call was answered with this action's result instead of being sent.
@@ -326,12 +333,14 @@ pub enum Outcome {
     Deferred,
     Cancelled,
     Denied,
+    /// It failed in the same way too often, or its provider is down: it was not sent.
+    CircuitOpen,
     /// A stream that ended without its end, or with an error inside.
     StreamIncomplete,
 }
 
 impl Outcome {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Succeeded,
         Self::Rejected,
         Self::BudgetExhausted,
@@ -342,6 +351,7 @@ impl Outcome {
         Self::Deferred,
         Self::Cancelled,
         Self::Denied,
+        Self::CircuitOpen,
         Self::StreamIncomplete,
     ];
 
@@ -363,6 +373,7 @@ impl Outcome {
             Self::Deferred => "deferred",
             Self::Cancelled => "cancelled",
             Self::Denied => "denied",
+            Self::CircuitOpen => "circuit_open",
             Self::StreamIncomplete => "stream_incomplete",
         }
     }

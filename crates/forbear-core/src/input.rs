@@ -81,6 +81,7 @@ pub struct Settings {
     pub task: crate::policy::TaskRule,
     pub backoff: crate::policy::BackoffRule,
     pub pacing: crate::policy::PacingRule,
+    pub breakers: crate::breaker::BreakerRule,
     pub digest: Digest,
 }
 
@@ -127,6 +128,10 @@ pub struct Request {
     pub invocation: Option<Digest>,
     /// What the sends of one call without lasting effect have in common, where its client marks them or its task has a name.
     pub call_digest: Option<Digest>,
+    /// What makes a request the same one to a breaker: its content, where its run has a name or it writes.
+    pub request_digest: Option<Digest>,
+    /// The run was named by its agent: else each call is one of its own.
+    pub run_named: bool,
     /// Also a read is journaled before it is sent (`journal_reads: before`).
     pub journal_before: bool,
     /// It is forwarded once, as it is, and what would have been decided is recorded.

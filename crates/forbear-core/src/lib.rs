@@ -4,6 +4,7 @@
 pub mod action;
 pub mod advice;
 pub mod backoff;
+pub mod breaker;
 mod canonical;
 pub mod classify;
 pub mod command;

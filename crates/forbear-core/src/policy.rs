@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::BreakerRule;
 use crate::contract::{Contract, ScopeLimits};
 
 pub use check::{Fault, FaultKind, check};
@@ -36,6 +37,8 @@ pub struct Policy {
     pub pacing: PacingRule,
     /// Whose turn comes how often.
     pub fairness: FairnessRule,
+    /// What fails in the same way again and again is not sent for a while.
+    pub breakers: BreakerRule,
     /// Providers by name, the first segment of the path that agents use.
     pub providers: BTreeMap<String, Contract>,
 }
@@ -63,6 +66,7 @@ impl Default for Policy {
                 background_weight: 1,
                 claim_max: Priority::Interactive,
             },
+            breakers: BreakerRule::default(),
             providers: BTreeMap::new(),
         }
     }

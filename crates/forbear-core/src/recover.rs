@@ -32,6 +32,7 @@ impl Coordinator {
             Some((scope.clone(), now.mono_at(until).plus_ms(1)))
         });
         this.closed_at_start = closed.collect();
+        this.breakers.resume(now, &this.settings.breakers, &this.durable.circuits);
         this.settle_orphans(now, &mut out);
         (this, out)
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S] [ref=R] [marked=1] [id=N]
-//!   [observe]
+//!   [run=R] [route=R] [observe]
 //! until MS | sleep MS (without waking) | flush [SEQ] | confirm a1#1
 //! result a1#1 200 | 429 after=S | 401 | lost | not_sent | refused
 //! ends a1#1 complete | cut        leave a1 | cancel t1 | drain | fail | thaw | crash
@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forbear_core::Coordinator;
+use forbear_core::breaker::BreakerRule;
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::command::{Command, Commands};
 use forbear_core::durable::Durable;
@@ -168,6 +169,7 @@ fn settings() -> Arc<Settings> {
         task: TaskRule { max_retries: 10, max_wait_seconds: 600 },
         backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
         pacing: PacingRule { release_gap_ms: 200, jitter_ms: 250, target_share_bp: 9_500, arrival_spread_ms: 0 },
+        breakers: BreakerRule::default(),
         digest: Digest([1; 32]),
     })
 }
@@ -194,7 +196,7 @@ fn request<'a>(
     Request {
         action: action(words[1]),
         task: TaskId::new(words[2]),
-        run: RunId::new("r"),
+        run: RunId::new(given("run").unwrap_or("r")),
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/s"),
         tenant: None,
@@ -205,7 +207,7 @@ fn request<'a>(
             ..Limits::default()
         },
         quota: Quota::default(),
-        route: Route::new("POST /v1/things"),
+        route: Route::new(given("route").unwrap_or("POST /v1/things")),
         class: words[3].into(),
         rank,
         rule: Arc::new(ClassRule {
@@ -233,6 +235,8 @@ fn request<'a>(
         mark: given("marked").map_or(Mark::Silent, |_| Mark::Repeat),
         invocation: given("id").map(|id| Digest([id.parse().unwrap(); 32])),
         call_digest: None,
+        request_digest: given("run").map(|_| Digest([u8::try_from(number("content", 1)).unwrap(); 32])),
+        run_named: given("run").is_some(),
         journal_before: false,
         observe: words.contains(&"observe"),
     }
@@ -337,6 +341,10 @@ fn fact(fact: &Fact) -> String {
         Fact::CallJoined { how, .. } => format!("call_joined {}", how.as_str()),
         Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap of {events_at_most} at most"),
+        Fact::CircuitOpened(opened) => {
+            format!("circuit_opened {} until {}: {}", opened.circuit.as_str(), since(&opened.until), opened.reason())
+        }
+        Fact::CircuitClosed { circuit, reason } => format!("circuit_closed {}: {reason}", circuit.as_str()),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
     }
 }

@@ -59,8 +59,13 @@ struct Soak {
 impl Soak {
     fn new() -> Self {
         let policy = Policy::default();
-        let settings =
-            Settings { task: policy.task, backoff: policy.backoff, pacing: policy.pacing, digest: Digest([1; 32]) };
+        let settings = Settings {
+            task: policy.task,
+            backoff: policy.backoff,
+            pacing: policy.pacing,
+            breakers: policy.breakers,
+            digest: Digest([1; 32]),
+        };
         let mut durable = Durable::default();
         for n in 0..TASKS_MAX {
             let spent = TaskSpent { retries: 1, wait_ms: 1_000, last_at: START };
@@ -236,6 +241,8 @@ impl Soak {
             mark: Mark::Silent,
             invocation: None,
             call_digest: None,
+            request_digest: None,
+            run_named: false,
             journal_before: false,
             observe: false,
         }

@@ -117,6 +117,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         task: compiled.policy.task,
         backoff: compiled.policy.backoff,
         pacing: compiled.policy.pacing,
+        breakers: compiled.policy.breakers,
         digest: compiled.digest,
     });
 

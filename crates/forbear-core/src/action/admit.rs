@@ -66,6 +66,14 @@ impl Coordinator {
                 live.retries_from_above = true;
             }
         }
+        if let Some(blocked) = self.blocked(now, &live.request) {
+            if !live.request.observe {
+                return self.refuse_open_circuit(now, live, &blocked, out);
+            }
+            would = would.or(Some(observe::of_circuit(&blocked)));
+        } else if !live.request.body_pending {
+            self.breakers.lease(now.mono, &live.request);
+        }
         let request = &live.request;
         if must_be_durable(request) {
             if self.gate.frozen().is_some() {

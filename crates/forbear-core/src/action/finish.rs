@@ -192,7 +192,7 @@ fn later_than(now: Wall, at: Option<Wall>) -> Option<Wall> {
 }
 
 /// The table of DESIGN section 5. 409, 502 and 503 are never ours: clients repeat them.
-fn http_status(outcome: Outcome, writes: bool, provider: Option<u16>) -> u16 {
+pub(crate) fn http_status(outcome: Outcome, writes: bool, provider: Option<u16>) -> u16 {
     match outcome {
         Outcome::Shed | Outcome::Deferred => 429,
         Outcome::Cancelled => 410,
@@ -200,8 +200,11 @@ fn http_status(outcome: Outcome, writes: bool, provider: Option<u16>) -> u16 {
         Outcome::OutcomeUnknown | Outcome::NotApplied => 422,
         Outcome::DeadlineExhausted if writes => 422,
         Outcome::DeadlineExhausted => 504,
-        Outcome::BudgetExhausted | Outcome::Succeeded | Outcome::Rejected | Outcome::StreamIncomplete => match provider
-        {
+        Outcome::BudgetExhausted
+        | Outcome::CircuitOpen
+        | Outcome::Succeeded
+        | Outcome::Rejected
+        | Outcome::StreamIncomplete => match provider {
             // An error inside a success must not come back as one.
             Some(status) if status >= 400 && (!writes || !matches!(status, 408 | 409 | 500..=599)) => status,
             _ if writes => 422,
@@ -225,6 +228,7 @@ fn safe_next(live: &Live, outcome: Outcome) -> Vec<SafeNext> {
         Outcome::BudgetExhausted | Outcome::DeadlineExhausted => vec![SafeNext::CallAgain, SafeNext::AskPerson],
         Outcome::Cancelled | Outcome::Denied => vec![SafeNext::AskPerson],
         Outcome::Rejected => vec![SafeNext::ChangeRequest],
+        Outcome::CircuitOpen => vec![SafeNext::ChangeRequest, SafeNext::AskPerson],
         Outcome::Succeeded | Outcome::StreamIncomplete => Vec::new(),
     }
 }

@@ -11,6 +11,7 @@ use crate::action::live::Live;
 use crate::action::repeat::Repeat;
 use crate::action::resend::Resend;
 use crate::action::verdict::Verdict;
+use crate::breaker::Opened;
 use crate::classify::Kind;
 use crate::command::{Command, Commands};
 use crate::coordinator::{Coordinator, Write};
@@ -89,6 +90,11 @@ pub(crate) const fn of_resend(resend: Resend, in_time: bool) -> Option<Would> {
         Resend::Joins(to) | Resend::Again(to) => Some(Would::Join { to, how: Joined::MarkedRepeat }),
         Resend::No | Resend::Retry(_) => None,
     }
+}
+
+/// What an open circuit would have made of it.
+pub(crate) fn of_circuit(blocked: &Opened) -> Would {
+    Would::End { outcome: Outcome::CircuitOpen, reason: blocked.reason() }
 }
 
 /// Where the call would stand.

@@ -90,6 +90,7 @@ impl Coordinator {
                 self.close_scope(now, scope, lane, (action, attempt), &last.classification, out);
             }
         }
+        self.weigh(now, &live, &report, &next, out);
         match &next {
             // Told of an open effect, the provider's refusal is the proof.
             Verdict::Relay(Outcome::Rejected) if live.request.rank.writes() => live.effect = Effect::NotApplied,

@@ -73,7 +73,9 @@ impl Coordinator {
                 live.waited_ms += now.mono.ms_since(since);
                 self.expiries.remove(&(expires, action));
             }
-            self.send(now, action, out);
+            if !self.stopped_by_circuit(now, action, out) {
+                self.send(now, action, out);
+            }
         }
         self.note_look(now, scope);
     }

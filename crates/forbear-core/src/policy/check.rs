@@ -208,6 +208,9 @@ fn backoff(policy: &Policy, faults: &mut Vec<Fault>) {
     ] {
         bounds(&["fairness", key], is.into(), 1, WEIGHT_MAX, faults);
     }
+    let breakers = policy.breakers;
+    bounds(&["breakers", "open_seconds"], breakers.open_seconds, 1, 86_400, faults);
+    bounds(&["breakers", "scope_open_seconds"], breakers.scope_open_seconds, 1, 3_600, faults);
     for (key, is) in [("floor_ms", rule.floor_ms), ("base_ms", rule.base_ms)] {
         if is > rule.cap_ms {
             faults.push(Fault::new(

@@ -97,8 +97,13 @@ pub(crate) fn sequence(answers: &[&str]) -> Script {
 impl World {
     pub(crate) fn new(seed: u64, script: Script) -> Self {
         let policy = Policy::default();
-        let settings =
-            Settings { task: policy.task, backoff: policy.backoff, pacing: policy.pacing, digest: Digest([0; 32]) };
+        let settings = Settings {
+            task: policy.task,
+            backoff: policy.backoff,
+            pacing: policy.pacing,
+            breakers: policy.breakers,
+            digest: Digest([0; 32]),
+        };
         Self {
             core: Coordinator::new(Arc::new(settings.clone()), seed, Durable::default()),
             settings,
@@ -292,6 +297,8 @@ impl World {
             mark: Mark::Silent,
             invocation: None,
             call_digest: None,
+            request_digest: None,
+            run_named: false,
             journal_before: false,
             observe: false,
         }

@@ -120,6 +120,8 @@ impl World<'_> {
             mark: Mark::Silent,
             invocation: intent.invocation,
             call_digest: intent.digest.filter(|_| !intent.rank.writes()),
+            request_digest: intent.digest,
+            run_named: intent.digest.is_some(),
             journal_before: intent.journal_before,
             observe: false,
         }

@@ -50,6 +50,8 @@ pub(super) enum Site {
     /// How quotas are cut and paced in this schedule.
     Quotas,
     Invocations,
+    /// What opens circuits in this schedule.
+    Breakers,
 }
 
 /// One decision of chance, and whom it is about.

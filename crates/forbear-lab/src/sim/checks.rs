@@ -7,12 +7,13 @@
 //! retries that the other charged. Until a new owner waits out `send_not_after` and takes over what the old one knew, the
 //! provider may see both, each within its limits.
 
+use forbear_core::breaker::Circuit;
 use forbear_core::classify::{Closes, Kind};
 use forbear_core::command::Command;
 use forbear_core::effect::Evidence;
 use forbear_core::event::Fact;
 use forbear_core::ids::{ActionId, AttemptNo};
-use forbear_core::input::HeadSeen;
+use forbear_core::input::{HeadSeen, Request};
 use forbear_core::policy::{Limits, Rank};
 
 use super::coverage::Seen;
@@ -85,6 +86,7 @@ impl World<'_> {
                 self.check_given(d.action, d.attempt);
                 if !self.calls.get(d.action).is_some_and(|c| c.request.rank.writes() || c.request.journal_before) {
                     self.check_pace(by, d.action);
+                    self.check_circuits(by, d.action, d.attempt);
                 }
                 self.check_may_leave(by, d.action);
             }
@@ -134,10 +136,15 @@ impl World<'_> {
             }
             Command::Append { event, .. } => {
                 let of_write = |c: &super::calls::Call| c.request.rank.writes() || c.request.journal_before;
-                if let (Fact::ActionSent { .. }, Some(action)) = (&event.fact, event.action)
+                if let (Fact::ActionSent { attempt }, Some(action)) = (&event.fact, event.action)
                     && self.calls.get(action).is_some_and(of_write)
                 {
                     self.check_pace(by, action);
+                    self.check_circuits(by, action, *attempt);
+                }
+                let at = self.now;
+                if let Some(node) = self.node_mut(by) {
+                    node.ledger.switches(&event.fact, at);
                 }
             }
             Command::ReadBody { .. } => {}
@@ -161,6 +168,23 @@ impl World<'_> {
         }
         if most as u64 > amount {
             self.fail("rates_are_kept", |_| format!("a{} is one of {most} in {per_ms} ms", action.0));
+        }
+    }
+
+    /// At the decision to send: what is open is left alone, but for a probe once its time is up. A retry goes on.
+    fn check_circuits(&mut self, by: u32, action: ActionId, attempt: AttemptNo) {
+        let (Some(call), Some(node)) = (self.calls.get(action), self.node(by)) else { return };
+        // While nothing can be written, what opens and closes is not heard.
+        if attempt.0 != 1 || node.core.not_ready().is_some() {
+            return;
+        }
+        let closed = covering(&call.request).into_iter().find(|circuit| {
+            let until = node.ledger.circuits.get(circuit);
+            until.is_some_and(|until| self.now.mono < *until)
+        });
+        if let Some(circuit) = closed {
+            let what = circuit.as_str();
+            self.fail("an_open_circuit_is_left_alone", |_| format!("a{} is sent over an open {what}", action.0));
         }
     }
 
@@ -337,4 +361,22 @@ impl World<'_> {
             *told = (*told).max(until);
         }
     }
+}
+
+/// Whatever would keep this request from being sent, said without the core's own words for it.
+fn covering(request: &Request) -> Vec<Circuit> {
+    let (owner, scope, route) = (request.owner(), request.scope.clone(), request.route.clone());
+    let run = request.run_named.then(|| request.run.clone());
+    let mut all = vec![
+        Circuit::Credential { owner: owner.clone() },
+        Circuit::Endpoint { scope: scope.clone(), route: route.clone() },
+        Circuit::Scope { scope },
+    ];
+    if let Some(run) = run.clone() {
+        all.push(Circuit::Path { owner: owner.clone(), run, route: route.clone() });
+    }
+    if let Some(digest) = request.request_digest {
+        all.push(Circuit::Request { owner, run, route, digest });
+    }
+    all
 }

@@ -89,6 +89,7 @@ kinds! {
     Budget "budget exhausted",
     NotApplied "not applied",
     Cancelled "cancelled",
+    CircuitOpen "refused by an open circuit",
 }
 
 /// A set of [`Seen`].
@@ -130,6 +131,7 @@ pub(super) const fn of_outcome(outcome: Outcome) -> Option<Seen> {
         Outcome::BudgetExhausted => Seen::Budget,
         Outcome::NotApplied => Seen::NotApplied,
         Outcome::Cancelled => Seen::Cancelled,
+        Outcome::CircuitOpen => Seen::CircuitOpen,
         Outcome::Rejected | Outcome::StreamIncomplete => return None,
     })
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use forbear_core::breaker::Circuit;
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, Event, Fact, Outcome, ScopeUpdated};
 use forbear_core::ids::{ActionId, AttemptNo, ScopeId, Seq, TaskId};
@@ -20,6 +21,8 @@ pub(super) struct Ledger {
     pub(super) trails: BTreeMap<ActionId, Trail>,
     pub(super) scopes: [ScopeLedger; SCOPES_MAX],
     pub(super) cancelled: [bool; TASKS_MAX],
+    /// What is open, and until when.
+    pub(super) circuits: BTreeMap<Circuit, Mono>,
     /// Retries charged and not given back, and their waits.
     pub(super) charged: [u64; TASKS_MAX],
     /// Those of them that are repeats which were joined, and never sent.
@@ -132,7 +135,23 @@ impl Ledger {
                 self.cancelled[known.task_index(task)] = true;
                 Ok(())
             }
-            _ => Ok(()),
+            fact => {
+                self.switches(fact, at);
+                Ok(())
+            }
+        }
+    }
+
+    /// A circuit opens or closes.
+    pub(super) fn switches(&mut self, fact: &Fact, at: Now) {
+        match fact {
+            Fact::CircuitOpened(opened) => {
+                self.circuits.insert(opened.circuit.clone(), at.mono_at(opened.until));
+            }
+            Fact::CircuitClosed { circuit, .. } => {
+                self.circuits.remove(circuit);
+            }
+            _ => {}
         }
     }
 

@@ -93,6 +93,10 @@ impl Schedule {
                 policy.limits.kept_for_interactive = quotas.pick(&[0, 0, 1]);
             }
         }
+        let mut breakers = chance.at(Site::Breakers, 0, 0);
+        if breakers.permille(300) {
+            plan.policies.iter_mut().for_each(|policy| policy.break_circuits(&mut breakers));
+        }
         let mut atoms: Vec<Atom> = (0..intents.len())
             .map(|intent| Atom { at_ms: rng.range(0, plan.span_ms), what: Foreseen::Asks { intent } })
             .collect();

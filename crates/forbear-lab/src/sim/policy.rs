@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use forbear_core::breaker::BreakerRule;
 use forbear_core::ids::{Digest, PolicyMark};
 use forbear_core::input::Settings;
 use forbear_core::pacer::{Rate, Unit};
@@ -47,6 +48,7 @@ impl Policy {
                 target_share_bp: SHARE_BP,
                 arrival_spread_ms: 0,
             },
+            breakers: NEVER,
             digest: Digest([number; 32]),
         };
         let limits = Limits {
@@ -60,7 +62,31 @@ impl Policy {
     }
 }
 
+/// No circuit ever opens.
+const NEVER: BreakerRule = BreakerRule {
+    equal_failures: 0,
+    changed_failures: 0,
+    unauthorized: 0,
+    scope_failures: 0,
+    open_seconds: 600,
+    scope_open_seconds: 30,
+};
+
 impl Policy {
+    /// Some schedules stop what fails again and again, soon and for a while that they last.
+    pub(super) fn break_circuits(&mut self, rng: &mut Rng) {
+        let mut settings = (*self.settings).clone();
+        settings.breakers = BreakerRule {
+            equal_failures: rng.pick(&[0, 1, 2, 3]),
+            changed_failures: rng.pick(&[0, 2, 4]),
+            unauthorized: rng.pick(&[0, 1, 3]),
+            scope_failures: rng.pick(&[0, 2, 5]),
+            open_seconds: rng.pick(&[5, 60, 600]),
+            scope_open_seconds: rng.pick(&[2, 30]),
+        };
+        self.settings = Arc::new(settings);
+    }
+
     pub(super) fn rates(&self) -> Arc<[Rate]> {
         let rate = |(amount, per_ms): &(u64, u64)| Rate::of_limit(Unit::Requests, *amount, *per_ms, None, SHARE_BP);
         self.rate.iter().map(rate).collect()

@@ -60,6 +60,10 @@ pub fn text_of(event: &Event) -> String {
             format!("nobody knows what attempt {} did: {reason}; it is not sent again on hope", attempt.0)
         }
         Fact::TaskCancelled { task, by } => format!("task {task} cancelled by {by}"),
+        Fact::CircuitOpened(opened) => {
+            format!("circuit of the {} open until {}: {}", opened.circuit.as_str(), time(opened.until), opened.reason())
+        }
+        Fact::CircuitClosed { circuit, reason } => format!("circuit of the {} closed: {reason}", circuit.as_str()),
         Fact::ActionFinished(f) => finished(f),
         Fact::CallJoined { how, .. } => {
             format!("an equal call ({}) waits for this result and is not sent", how.as_str())

@@ -262,14 +262,16 @@ impl Call {
 
     fn asked(&self, body_pending: bool) -> Asked {
         let u = &self.understood;
-        let (content_digest, content_bytes, replayable) = match &self.body {
+        let (writes, is_compared) = (u.class.rank.writes(), u.run_named || u.marker.is_some());
+        let (content, content_bytes, replayable) = match &self.body {
             Some(RequestBody::Replayable(body)) => {
-                (u.class.rank.writes().then(|| self.content_digest(&self.body_digest(body))), body.bytes(), true)
+                let whole = || self.content_digest(&self.body_digest(body));
+                ((writes || is_compared).then(whole), body.bytes(), true)
             }
             Some(RequestBody::Once(body)) => {
                 // Its beginning and its length have to tell it from another: the rest comes only while it is sent.
                 let prefix = || self.content_digest(&self.beginning_digest(body));
-                (u.class.rank.writes().then(prefix), body.declared().unwrap_or(0), false)
+                (writes.then(prefix), body.declared().unwrap_or(0), false)
             }
             None => (None, 0, true),
         };
@@ -286,7 +288,7 @@ impl Call {
             class: u.class.name.clone(),
             rank: u.class.rank,
             rule: Arc::clone(&u.class.rule),
-            content_digest,
+            content_digest: content.filter(|_| writes),
             content_bytes,
             replayable,
             body_pending,
@@ -304,7 +306,9 @@ impl Call {
                 Some(_) => Mark::First,
             },
             invocation: self.invocation(),
-            call_digest: self.call_digest(),
+            call_digest: content.and_then(|content| self.call_digest(content)),
+            request_digest: content.filter(|_| writes || u.run_named),
+            run_named: u.run_named,
             journal_before: self.gateway.journal_before,
             observe: u.provider.compiled.observes,
         }

@@ -10,7 +10,7 @@ use http::header::{
 use sha2::{Digest as _, Sha256};
 
 use super::call::Call;
-use crate::http::body::{Once, Replay, RequestBody};
+use crate::http::body::{Once, Replay};
 
 /// Fields by which one address gives several answers.
 const CHOOSING: [HeaderName; 7] =
@@ -77,14 +77,13 @@ impl Call {
 
     /// What the sends of one call without lasting effect have in common: its content, the fields that choose among answers,
     /// its task, and the id that its client gives it.
-    pub(super) fn call_digest(&self) -> Option<Digest> {
+    pub(super) fn call_digest(&self, content: Digest) -> Option<Digest> {
         let u = &self.understood;
-        let Some(RequestBody::Replayable(body)) = &self.body else { return None };
         if u.class.rank.writes() || (u.marker.is_none() && !u.task_named) {
             return None;
         }
         let mut hasher = Sha256::new();
-        hasher.update(self.content_digest(&self.body_digest(body)).0);
+        hasher.update(content.0);
         let task = u.task_named.then(|| u.task.as_str().as_bytes());
         let invocation = u.marker.as_ref().and_then(|marker| marker.invocation.as_deref()).map(str::as_bytes);
         let chosen = CHOOSING.iter().map(|name| self.head.headers.get(name).map(HeaderValue::as_bytes));

@@ -60,6 +60,8 @@ pub(super) struct Understood {
     pub uri: Uri,
     pub task: TaskId,
     pub run: RunId,
+    /// By its agent, or by its task's name.
+    pub run_named: bool,
     pub scope: ScopeId,
     /// The credential, where its account has several.
     pub tenant: Option<TenantId>,
@@ -140,10 +142,10 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         Some(task) => TaskId::new(task),
         None => TaskId::new(action.text().as_str()),
     };
-    let run = match field(fields, &FORBEAR_RUN)? {
-        Some(run) => RunId::new(run),
-        None => traceparent::read(fields).map_or_else(|| RunId(Arc::clone(&task.0)), |t| RunId::new(&t.trace_id_hex())),
-    };
+    let traced = || traceparent::read(fields).map(|t| RunId::new(&t.trace_id_hex()));
+    let named_run = field(fields, &FORBEAR_RUN)?.map(RunId::new).or_else(traced);
+    let run_named = named_run.is_some() || named_task.is_some();
+    let run = named_run.unwrap_or_else(|| RunId(Arc::clone(&task.0)));
     let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
     let priority = priority(gateway, fields)?;
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
@@ -173,6 +175,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         uri,
         task,
         run,
+        run_named,
         scope,
         tenant,
         repeatable: matched.repeatable,

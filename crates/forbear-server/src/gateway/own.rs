@@ -189,6 +189,7 @@ const fn kind(outcome: Outcome) -> Kind {
         Outcome::Deferred => Kind::Deferred,
         Outcome::Cancelled => Kind::Cancelled,
         Outcome::Denied => Kind::Denied,
+        Outcome::CircuitOpen => Kind::CircuitOpen,
         Outcome::StreamIncomplete => Kind::StreamIncomplete,
         // Those are the provider's own answers and never made here.
         Outcome::Succeeded | Outcome::Rejected => Kind::InternalError,

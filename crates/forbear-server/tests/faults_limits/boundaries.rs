@@ -132,8 +132,11 @@ routes:
             got = &mut call => {
                 if got.header("forbear-outcome") == "deferred" {
                     refused += 1;
-                    let row = &rig.running.shard().scopes(1)[0];
-                    assert_eq!(row.next_allowed_at, closed, "a call that was refused here moved it");
+                    let shard = rig.running.shard();
+                    let row = &shard.scopes(1)[0];
+                    // It passes sooner or later, perhaps right after the refusal.
+                    let passed = shard.clock().now().wall >= closed.unwrap();
+                    assert!(row.next_allowed_at == closed || passed, "a call that was refused here moved it");
                 }
                 waiting.push(got.status);
                 // sleep: the agent of the case asks again and again; the time between is part of it

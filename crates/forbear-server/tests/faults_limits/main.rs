@@ -10,6 +10,7 @@ mod rig;
 mod accounts;
 mod answers;
 mod boundaries;
+mod breakers;
 mod closing;
 mod codes;
 mod lanes;

@@ -11,6 +11,8 @@ fn always(answer: &str) -> String {
 }
 
 const FAST: &str = "backoff: {base_ms: 10, cap_ms: 20, floor_ms: 10}\n";
+/// The budget is what is counted: a provider that is down would be left alone before it is spent.
+const NO_CIRCUIT: &str = "breakers: {scope_failures: 0}\n";
 
 /// An application that asks four times, over a kit that sends each call three times and heeds no word not to.
 #[tokio::test]
@@ -48,7 +50,7 @@ async fn a_retry_from_above_is_charged_to_its_task() {
 
 #[tokio::test]
 async fn fb_090_a_scope_spends_no_more_retries_than_it_may() {
-    let policy = format!("{FAST}shared_scope: {{max_retries_per_minute: 5, max_concurrent_requests: 8}}");
+    let policy = format!("{FAST}{NO_CIRCUIT}shared_scope: {{max_retries_per_minute: 5, max_concurrent_requests: 8}}");
     let rig = Rig::new(&always("{status: 503, body: {}}"), &policy).await;
     let rig = &rig;
     let calls = (0..36).map(|n| async move { rig.get(&format!("/p/{n}")).await.status });
@@ -82,7 +84,7 @@ async fn fb_095_a_hint_of_hours_costs_one_attempt() {
 
 #[tokio::test]
 async fn fb_097_threads_together_keep_the_budget() {
-    let policy = format!("{FAST}shared_scope: {{max_retries_per_minute: 60, max_concurrent_requests: 16}}");
+    let policy = format!("{FAST}{NO_CIRCUIT}shared_scope: {{max_retries_per_minute: 60, max_concurrent_requests: 16}}");
     let rig = Rig::new(&always("{status: 503, body: {}}"), &policy).await;
     let rig = &rig;
     let workers = (0..16).map(|worker| async move {

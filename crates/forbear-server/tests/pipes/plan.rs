@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) cancels: u64,
     pub(crate) drains: bool,
     pub(crate) crashes: u64,
+    /// What opens circuits, as the policy says it.
+    pub(crate) breakers: &'static str,
 }
 
 /// One logical effect that an agent wants.
@@ -103,7 +105,14 @@ impl Plan {
             cancels: dice.pick(&[0, 0, 0, 1, 2]),
             drains: dice.permille(60),
             crashes: if rough { dice.pick(&[0, 0, 1, 2]) } else { 0 },
+            breakers: "",
         }
+    }
+
+    /// Some runs stop soon what fails again and again. `dice` are no others, so that the rest of a run stays as it was.
+    pub(crate) fn break_circuits(&mut self, dice: &mut Dice) {
+        let soon = "equal_failures: 1, changed_failures: 2, unauthorized: 2, scope_failures: 2";
+        self.breakers = dice.pick(&["", "", soon]);
     }
 
     pub(crate) fn intents(&self, dice: &mut Dice) -> Vec<Intent> {
@@ -156,6 +165,7 @@ impl Plan {
         let _ = write!(
             text,
             "\
+breakers: {{{}}}
 shared_scope: {{max_delayed_requests: {}, max_concurrent_requests: {}, max_retries_per_minute: {}}}
 task: {{max_retries: {}, max_wait_seconds: {}}}
 backoff: {{base_ms: 1000, cap_ms: 60000, floor_ms: {}}}
@@ -179,6 +189,7 @@ providers:
       - {{match: 'PUT /rep', class: idempotent_write, repeatable: true}}
       - {{match: 'POST /unc', class: uncertain_write}}
 ",
+            self.breakers,
             self.delayed_max,
             self.concurrent_max,
             self.retries_a_minute_max,

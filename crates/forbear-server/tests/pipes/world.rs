@@ -68,7 +68,8 @@ impl State {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let plan = Plan::draw(&mut dice);
+        let mut plan = Plan::draw(&mut dice);
+        plan.break_circuits(&mut Dice::new(seed ^ 0x6272_6561_6b65_7273));
         let intents = plan.intents(&mut dice).into_iter().map(Standing::new).collect();
         let moods = Moods::new(dice.seed(), plan.retry_after_s_max);
         let (wires, agents, disk) = (Dice::new(dice.seed()), Dice::new(dice.seed()), Dice::new(dice.seed()));
@@ -260,6 +261,8 @@ fn brief(fact: &Fact) -> String {
         Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap {events_at_most}"),
         Fact::PolicyLoaded { .. } => "policy_loaded".into(),
+        Fact::CircuitOpened(opened) => format!("circuit_opened {}", opened.circuit.as_str()),
+        Fact::CircuitClosed { circuit, .. } => format!("circuit_closed {}", circuit.as_str()),
         Fact::ReconciliationRequired { attempt, .. } => format!("reconciliation_required #{}", attempt.0),
     }
 }

@@ -30,8 +30,13 @@ pub(super) fn check(status: u16, read: &Classification) {
 /// One read, and this answer to it.
 fn closed_until(status: u16, read: &Classification) -> Option<Wall> {
     let policy = Policy::default();
-    let settings =
-        Settings { task: policy.task, backoff: policy.backoff, pacing: policy.pacing, digest: Digest([0; 32]) };
+    let settings = Settings {
+        task: policy.task,
+        backoff: policy.backoff,
+        pacing: policy.pacing,
+        breakers: policy.breakers,
+        digest: Digest([0; 32]),
+    };
     let mut core = Coordinator::new(Arc::new(settings), 7, Durable::default());
     let asked = core.handle(NOW, Input::Request(Box::new(request(&policy))));
     assert!(carry_out(&mut core, asked), "the call is sent at once");
@@ -85,6 +90,8 @@ fn request(policy: &Policy) -> Request {
         reference_key: None,
         mark: Mark::Silent,
         call_digest: None,
+        request_digest: None,
+        run_named: false,
         journal_before: false,
         observe: false,
         deletes: false,
