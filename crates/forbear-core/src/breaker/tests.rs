@@ -1,6 +1,6 @@
 use super::*;
 
-fn opened(name: &str, until: u64) -> Opened {
+fn opened(name: &str, until: i64) -> Opened {
     let circuit = Circuit::Credential { owner: TenantId::new(name) };
     Opened { circuit, status: Some(401), code: None, failures: 5, until: Wall(until) }
 }
