@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use crate::control::{
-    ActionQuery, ActionRow, ActionStory, Page, Ready, Report, RouteSuggestions, Scopes, TaskCancelled,
+    ActionQuery, ActionRow, ActionStory, Cancelled, Named, Page, Ready, Reopened, Report, RouteSuggestions, Scopes,
 };
 use crate::problem::Problem;
 
@@ -96,8 +96,15 @@ impl Client {
         self.get(&format!("/-/v1/routes/suggestions?since={}{of}", escaped(since))).await
     }
 
-    pub async fn cancel_task(&self, task: &str) -> Result<TaskCancelled, ClientError> {
-        let (status, body) = self.call(Method::DELETE, &format!("/-/v1/tasks/{}", escaped(task))).await?;
+    pub async fn cancel(&self, what: Named, id: &str) -> Result<Cancelled, ClientError> {
+        let (status, body) = self.call(Method::DELETE, &format!("/-/v1/{}s/{}", what.as_str(), escaped(id))).await?;
+        if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
+    }
+
+    /// Takes the cancel of a task or run back.
+    pub async fn reopen(&self, what: Named, id: &str) -> Result<Reopened, ClientError> {
+        let target = format!("/-/v1/{}s/{}/reopen", what.as_str(), escaped(id));
+        let (status, body) = self.call(Method::POST, &target).await?;
         if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
     }
 

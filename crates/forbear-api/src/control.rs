@@ -278,12 +278,42 @@ pub struct RoutesQuery {
     pub provider: Option<String>,
 }
 
-/// What cancelling a task did.
+/// What can be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Named {
+    Task,
+    Run,
+    Action,
+}
+
+impl Named {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Run => "run",
+            Self::Action => "action",
+        }
+    }
+}
+
+/// What a cancel did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TaskCancelled {
-    pub task: String,
+pub struct Cancelled {
+    pub what: Named,
+    pub id: String,
     /// Its actions that were waiting or on the wire.
     pub actions: u32,
     /// Whether any action of it was ever seen, as far as the journal goes back; null where that could not be read.
     pub known: Option<bool>,
+}
+
+/// What taking a cancel back did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reopened {
+    pub what: Named,
+    pub id: String,
+    /// It was cancelled before.
+    pub was_cancelled: bool,
 }

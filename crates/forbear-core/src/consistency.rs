@@ -75,6 +75,10 @@ impl Coordinator {
                 return Some(format!("{id} counts {} of {} in line", home.delayed(), home.waiting().count()));
             }
         }
+        let owned = self.live.keys().chain(self.waiters.keys()).filter(|id| self.owned.has(**id)).count();
+        if owned != self.live.len() + joined || self.owned.len() != owned {
+            return Some(format!("{} actions can be cancelled of {} here", self.owned.len(), self.live.len() + joined));
+        }
         let below: usize = self.scopes.values().map(Home::narrow_len).sum();
         if below != self.narrow_scopes {
             return Some(format!("{} scopes below homes of {below}", self.narrow_scopes));

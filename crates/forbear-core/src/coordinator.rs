@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::action::cancel::{AllStopping, Owned};
 use crate::action::live::{Live, Stage};
 use crate::action::repeat::Waiter;
 use crate::action::resend::Recent;
@@ -25,6 +26,8 @@ use crate::time::{Mono, Now, Wall};
 /// Why the core wants to be called at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeReason {
+    /// More of what was cancelled is to be told.
+    Stop,
     /// A waiting action reaches its deadline or the end of its waiting budget.
     Expiry,
     /// Somebody in a scope's line becomes due.
@@ -60,6 +63,8 @@ pub struct Coordinator {
     pub(crate) doubts: u64,
     pub(crate) advisor: Advisor,
     pub(crate) breakers: Breakers,
+    pub(crate) owned: Owned,
+    pub(crate) stopping: AllStopping,
     /// When idle scopes may be looked for again.
     pub(crate) next_sweep: Mono,
     /// The furthest that the wall clock was seen ahead of the monotonic one, in milliseconds.
@@ -90,6 +95,8 @@ impl Coordinator {
             doubts: 0,
             advisor: Advisor::default(),
             breakers: Breakers::default(),
+            owned: Owned::default(),
+            stopping: AllStopping::default(),
             next_sweep: Mono(0),
             ahead_ms: i64::MIN,
         };
@@ -120,7 +127,8 @@ impl Coordinator {
             Input::AnswerRead { action, attempt, end } => self.answer_read(now, action, attempt, end, &mut out),
             Input::Ended { action, attempt, end } => self.ended(now, action, attempt, end, &mut out),
             Input::AgentLeft { action } => self.agent_left(now, action, &mut out),
-            Input::CancelTask { task, by } => self.cancel_task(now, &task, by, &mut out),
+            Input::Cancel { whose, by } => self.cancel(now, whose, by, &mut out),
+            Input::Reopen { whose, by } => self.reopen(now, &whose, by, &mut out),
             Input::Durable { seq } => self.let_pass(now, seq, &mut out),
             Input::AppendFailed { why } => self.freeze(now, why, &mut out),
             Input::StoreFull(full) => self.store_full = full,
@@ -134,7 +142,10 @@ impl Coordinator {
             }
             Input::Drain => self.drain(now, &mut out),
             Input::DrainOver => self.drain_over(now, &mut out),
-            Input::Wake => self.wake(now, &mut out),
+            Input::Wake => {
+                self.stop_some(now, &mut out);
+                self.wake(now, &mut out);
+            }
         }
         // Last: an answer that came as late still says what it says of its scope.
         if gives_up {
@@ -152,7 +163,8 @@ impl Coordinator {
             let reason = self.next_look.get(scope).map_or(WaitReason::Backoff, |(_, reason)| *reason);
             (*at, WakeReason::Line(reason))
         });
-        expiry.into_iter().chain(look).min()
+        let stop = self.next_stop().map(|at| (at, WakeReason::Stop));
+        stop.into_iter().chain(expiry).chain(look).min()
     }
 
     /// Asked right before an attempt's first byte, when time passed since it was decided. False: it does not leave;
@@ -162,7 +174,8 @@ impl Coordinator {
         if live.stage != Stage::InFlight(attempt) {
             return false;
         }
-        if let Some(why) = live.follow_only {
+        let stopped = self.stopped(&live.request.task, live.request.run_name());
+        if let Some(why) = live.follow_only.or(stopped) {
             self.never_left(now, action, Outcome::Cancelled, why, out);
             return false;
         }
@@ -210,12 +223,6 @@ impl Coordinator {
     #[must_use]
     pub fn live_actions(&self) -> usize {
         self.live.len()
-    }
-
-    /// Actions of a task that hold a slot or wait for one.
-    #[must_use]
-    pub fn live_of_task(&self, task: &crate::ids::TaskId) -> usize {
-        self.live.values().filter(|l| l.request.task == *task).count()
     }
 
     /// Writes an event: applied now, appended in order. While frozen it is applied in memory and kept for the thaw.

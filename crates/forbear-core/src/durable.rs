@@ -15,7 +15,7 @@ use crate::classify::{Boundary, Window};
 use crate::effect::{Effect, Evidence};
 use crate::event::{ActionFinished, ActionRequested, Event, Fact};
 use crate::identity::{Index, Memory};
-use crate::ids::{ActionId, AttemptNo, ScopeId, Seq, TaskId};
+use crate::ids::{ActionId, AttemptNo, RunId, ScopeId, Seq, TaskId};
 use crate::marked::Marked;
 use crate::time::Wall;
 
@@ -26,7 +26,8 @@ pub use charges::{Charge, RETRIES_REMEMBERED_MAX, TaskSpent};
 
 pub const TASKS_MAX: usize = 100_000;
 pub const SCOPES_MAX: usize = 100_000;
-pub const CANCELLED_TASKS_MAX: usize = 10_000;
+/// Cancelled tasks that are remembered, and as many runs; at the bound those that were cancelled longest ago are forgotten.
+pub const CANCELLED_MAX: usize = 10_000;
 
 /// The version of a snapshot that this code writes.
 pub const SNAPSHOT_VERSION: u8 = 1;
@@ -50,6 +51,8 @@ pub struct Durable {
     index: Index,
     /// Cancelled tasks, with when: their actions never wake.
     pub cancelled: BTreeMap<TaskId, Wall>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cancelled_runs: BTreeMap<RunId, Wall>,
     #[serde(default, skip_serializing_if = "Circuits::is_empty")]
     pub circuits: Circuits,
 }
@@ -66,6 +69,7 @@ impl Default for Durable {
             marked: Marked::default(),
             index: Index::default(),
             cancelled: BTreeMap::new(),
+            cancelled_runs: BTreeMap::new(),
             circuits: Circuits::default(),
         }
     }
@@ -155,11 +159,13 @@ impl Durable {
                 record.updated_at = event.at;
                 self.bound_scopes(event.at);
             }
-            Fact::TaskCancelled { task, .. } => {
-                self.cancelled.insert(task.clone(), event.at);
-                if self.cancelled.len() > CANCELLED_TASKS_MAX + CANCELLED_TASKS_MAX / 8 {
-                    keep_newest(&mut self.cancelled, CANCELLED_TASKS_MAX, |at| *at);
-                }
+            Fact::TaskCancelled { task, .. } => cancel(&mut self.cancelled, task, event.at),
+            Fact::RunCancelled { run, .. } => cancel(&mut self.cancelled_runs, run, event.at),
+            Fact::TaskReopened { task, .. } => {
+                self.cancelled.remove(task);
+            }
+            Fact::RunReopened { run, .. } => {
+                self.cancelled_runs.remove(run);
             }
             Fact::CircuitOpened(opened) => self.circuits.open(opened),
             Fact::CircuitClosed { circuit, .. } => self.circuits.close(circuit),
@@ -169,6 +175,7 @@ impl Durable {
             }
             Fact::CallJoined { charged: Some(task), .. } => self.spend(task, 0, event.at),
             Fact::PolicyLoaded { .. }
+            | Fact::ActionCancelled { .. }
             | Fact::RetryStarted { .. }
             | Fact::ReconciliationRequired { .. }
             | Fact::CallJoined { charged: None, .. }
@@ -232,6 +239,7 @@ impl Durable {
             scopes: self.scopes.clone(),
             tasks: self.tasks.clone(),
             cancelled: self.cancelled.clone(),
+            cancelled_runs: self.cancelled_runs.clone(),
             circuits: self.circuits.clone(),
             ended: self.ended.clone(),
             marked: self.marked.clone(),
@@ -285,6 +293,14 @@ pub const fn fold(so_far: Effect, next: Effect) -> Effect {
         (Effect::Applied, _) | (_, Effect::Applied) => Effect::Applied,
         (Effect::Unknown, _) | (_, Effect::Unknown) => Effect::Unknown,
         (Effect::NotApplied, Effect::NotApplied) => Effect::NotApplied,
+    }
+}
+
+fn cancel<K: Ord + Clone>(cancelled: &mut BTreeMap<K, Wall>, name: &K, at: Wall) {
+    cancelled.insert(name.clone(), at);
+    // A margin, so that a walk over all pays for many that came.
+    if cancelled.len() > CANCELLED_MAX + CANCELLED_MAX / 8 {
+        keep_newest(cancelled, CANCELLED_MAX, |at| *at);
     }
 }
 

@@ -78,6 +78,23 @@ pub enum Fact {
         task: TaskId,
         by: String,
     },
+    RunCancelled {
+        run: RunId,
+        by: String,
+    },
+    /// This action alone: its end follows.
+    ActionCancelled {
+        by: String,
+    },
+    /// What was cancelled by mistake is asked for again.
+    TaskReopened {
+        task: TaskId,
+        by: String,
+    },
+    RunReopened {
+        run: RunId,
+        by: String,
+    },
     /// What failed again and again is not sent for a while.
     CircuitOpened(Box<Opened>),
     CircuitClosed {

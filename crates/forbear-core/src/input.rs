@@ -13,6 +13,17 @@ use crate::pacer::{Ask, Rate};
 use crate::policy::{ClassRule, Limits, Priority, Rank};
 use crate::time::Wall;
 
+/// Actions that a cancel ends in one visit, which takes some milliseconds.
+pub const CANCELLED_AT_ONCE: usize = 1_000;
+
+/// What a person cancels.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    Task(TaskId),
+    Run(RunId),
+    Action(ActionId),
+}
+
 #[derive(Debug)]
 pub enum Input {
     /// An agent asks.
@@ -40,8 +51,14 @@ pub enum Input {
     AgentLeft {
         action: ActionId,
     },
-    CancelTask {
-        task: TaskId,
+    /// Nothing of it is sent any more.
+    Cancel {
+        whose: Whose,
+        by: String,
+    },
+    /// Calls of a task or run that was cancelled are taken again.
+    Reopen {
+        whose: Whose,
         by: String,
     },
     /// Everything up to here is on the disk.
@@ -82,6 +99,8 @@ pub struct Settings {
     pub backoff: crate::policy::BackoffRule,
     pub pacing: crate::policy::PacingRule,
     pub breakers: crate::breaker::BreakerRule,
+    /// Actions of something cancelled that end in one visit. The others follow at once, and none of them leaves meanwhile.
+    pub cancelled_at_once: usize,
     pub digest: Digest,
 }
 
@@ -143,6 +162,12 @@ impl Request {
     #[must_use]
     pub fn owner(&self) -> TenantId {
         owner(&self.scope, self.tenant.as_ref())
+    }
+
+    /// The run, where its agent named it.
+    #[must_use]
+    pub fn run_name(&self) -> Option<&RunId> {
+        self.run_named.then_some(&self.run)
     }
 }
 

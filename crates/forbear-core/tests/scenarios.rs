@@ -8,7 +8,7 @@
 //!   [run=R] [route=R] [observe]
 //! until MS | sleep MS (without waking) | flush [SEQ] | confirm a1#1
 //! result a1#1 200 | 429 after=S | 401 | lost | not_sent | refused
-//! ends a1#1 complete | cut        leave a1 | cancel t1 | drain | fail | thaw | crash
+//! ends a1#1 complete | cut        leave a1 | cancel t1 | run R | action a1 | reopen t1 | drain | fail | thaw | crash
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot be read fails its test")]
@@ -25,7 +25,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Fact, KeyOrigin, KeyUsed};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings, Whose};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Rank, TaskRule};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -104,7 +104,8 @@ impl Stage {
                 self.tell(Input::AnswerRead { action, attempt, end: BodyEnd::Complete });
             }
             "leave" => self.tell(Input::AgentLeft { action: action(words[1]) }),
-            "cancel" => self.tell(Input::CancelTask { task: TaskId::new(words[1]), by: "person".into() }),
+            "cancel" => self.tell(Input::Cancel { whose: whose(&words[1..]), by: "person".into() }),
+            "reopen" => self.tell(Input::Reopen { whose: whose(&words[1..]), by: "person".into() }),
             "drain" => self.tell(Input::Drain),
             "fail" => {
                 self.journal.truncate(self.durable);
@@ -170,6 +171,7 @@ fn settings() -> Arc<Settings> {
         backoff: BackoffRule { base_ms: 1_000, cap_ms: 60_000, floor_ms: 1_000 },
         pacing: PacingRule { release_gap_ms: 200, jitter_ms: 250, target_share_bp: 9_500, arrival_spread_ms: 0 },
         breakers: BreakerRule::default(),
+        cancelled_at_once: 2,
         digest: Digest([1; 32]),
     })
 }
@@ -282,6 +284,15 @@ fn report(now: Now, word: &str, after_s: Option<u64>) -> Report {
     Report { evidence, answer, transport: None }
 }
 
+fn whose(words: &[&str]) -> Whose {
+    match words {
+        ["run", run] => Whose::Run(RunId::new(run)),
+        ["action", name] => Whose::Action(action(name)),
+        [task] => Whose::Task(TaskId::new(task)),
+        other => panic!("nothing is called {other:?}"),
+    }
+}
+
 fn action(word: &str) -> ActionId {
     ActionId(word.strip_prefix('a').unwrap().parse().unwrap())
 }
@@ -335,6 +346,10 @@ fn fact(fact: &Fact) -> String {
         }
         Fact::ReconciliationRequired { reason, .. } => format!("reconciliation_required: {reason}"),
         Fact::TaskCancelled { task, .. } => format!("task_cancelled {task}"),
+        Fact::RunCancelled { run, .. } => format!("run_cancelled {run}"),
+        Fact::ActionCancelled { .. } => "action_cancelled".into(),
+        Fact::TaskReopened { task, .. } => format!("task_reopened {task}"),
+        Fact::RunReopened { run, .. } => format!("run_reopened {run}"),
         Fact::ActionFinished(f) => {
             format!("action_finished {} {:?} after {} attempts", f.outcome.as_str(), f.effect, f.attempts)
         }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use forbear_core::Coordinator;
 use forbear_core::classify::{Boundary, BoundarySource, Classification, Kind};
 use forbear_core::command::{Command, Commands};
-use forbear_core::durable::{CANCELLED_TASKS_MAX, Durable, Phase, TASKS_MAX, TaskSpent};
+use forbear_core::durable::{CANCELLED_MAX, Durable, Phase, TASKS_MAX, TaskSpent};
 use forbear_core::effect::{Effect, Evidence};
 use forbear_core::event::{ActionFinished, ActionRequested, EVENT_VERSION, Event, Fact, KeyOrigin, KeyUsed, Outcome};
 use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{
     ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
 };
-use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, CANCELLED_AT_ONCE, HeadSeen, Input, Mark, Quota, Report, Request, Settings, Whose};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -64,6 +64,7 @@ impl Soak {
             backoff: policy.backoff,
             pacing: policy.pacing,
             breakers: policy.breakers,
+            cancelled_at_once: CANCELLED_AT_ONCE,
             digest: Digest([1; 32]),
         };
         let mut durable = Durable::default();
@@ -71,7 +72,7 @@ impl Soak {
             let spent = TaskSpent { retries: 1, wait_ms: 1_000, last_at: START };
             durable.tasks.insert(TaskId::new(&format!("earlier{n}")), spent);
         }
-        for n in 0..CANCELLED_TASKS_MAX {
+        for n in 0..CANCELLED_MAX {
             durable.cancelled.insert(TaskId::new(&format!("earlier{n}")), START);
         }
         let now = Now { mono: Mono(1_000_000_000), wall: START };
@@ -126,7 +127,8 @@ impl Soak {
                 self.later(every_ms, Happening::Asks);
                 if self.calls.is_multiple_of(CANCEL_EVERY_CALLS) {
                     let task = self.task();
-                    let out = self.core.handle(self.now, Input::CancelTask { task, by: "person".into() });
+                    let out =
+                        self.core.handle(self.now, Input::Cancel { whose: Whose::Task(task), by: "person".into() });
                     self.take(out);
                 }
                 self.calls += 1;
@@ -269,7 +271,7 @@ impl Soak {
         assert!(unknown as u64 <= unknown_max, "hour {hour}: {unknown} unknown effects");
         assert!(durable.tasks.len() <= TASKS_MAX + TASKS_MAX / 8, "hour {hour}: {} tasks", durable.tasks.len());
         let cancelled = durable.cancelled.len();
-        assert!(cancelled <= CANCELLED_TASKS_MAX + CANCELLED_TASKS_MAX / 8, "hour {hour}: {cancelled} cancelled");
+        assert!(cancelled <= CANCELLED_MAX + CANCELLED_MAX / 8, "hour {hour}: {cancelled} cancelled");
         let scopes = self.core.scopes_view(self.now, usize::MAX).len() as u64;
         assert!(scopes <= SCOPES && durable.scopes.len() as u64 <= SCOPES, "hour {hour}: {scopes} scopes");
         let retries: usize = durable.scopes.values().map(|s| s.retries.len()).sum();

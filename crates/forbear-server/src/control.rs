@@ -5,6 +5,7 @@
 //! name server could have pointed here, an `Origin` that is not its own, and whatever under `/-/v1/` comes without the
 //! token. The shard is reached through the few functions of [`Control`] only.
 
+mod cancel;
 mod guard;
 mod openapi;
 mod private;
@@ -23,17 +24,18 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
-use forbear_api::control::{Ready, Scopes, TaskCancelled};
+use forbear_api::control::{Ready, Scopes};
 use forbear_api::problem::{Kind, Problem};
-use forbear_core::ids::{ActionId, TaskId, TenantId};
+use forbear_core::ids::{ActionId, TenantId};
 use forbear_core::policy::Compiled;
 use forbear_core::view::LiveView;
 use tokio::sync::Semaphore;
 
 use reply::problem;
 
+use cancel::{Cancel, Reopen};
 pub(crate) use private::write_address;
 pub use rows::{scope_row, scopes_of};
 pub use story::text_of;
@@ -41,8 +43,6 @@ pub use token::ControlToken;
 
 /// Reads of the journal at once; more wait for their turn.
 pub const READS_AT_ONCE_MAX: usize = 4;
-/// A task's name in an address.
-const TASK_BYTES_MAX: usize = 256;
 
 /// What exists, for the page that says what does not.
 pub(crate) const ADDRESSES: &[(&str, &str)] = &[
@@ -56,20 +56,19 @@ pub(crate) const ADDRESSES: &[(&str, &str)] = &[
     ("GET", "/-/v1/actions/{id}"),
     ("GET", "/-/v1/report"),
     ("GET", "/-/v1/routes/suggestions"),
+    ("DELETE", "/-/v1/actions/{id}"),
     ("DELETE", "/-/v1/tasks/{id}"),
+    ("POST", "/-/v1/tasks/{id}/reopen"),
+    ("DELETE", "/-/v1/runs/{id}"),
+    ("POST", "/-/v1/runs/{id}/reopen"),
 ];
 
 type Ask<T> = Arc<dyn Fn() -> T + Send + Sync>;
 /// Whose a request with these header fields would be at a provider, if the provider is known.
 type OwnerOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<TenantId> + Send + Sync>;
 
-/// Ready when the journal has it, with how many actions were waiting or on the wire, or when it has not, with why.
-type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
 /// Ready when the journal has what was decided before, or does not take it.
 type CatchingUp = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Cancels a task at once, with the name of who does.
-type CancelTask = Arc<dyn Fn(TaskId, &str) -> Cancelling + Send + Sync>;
-
 /// What the control API needs to know of the server.
 #[derive(Clone)]
 pub struct Control {
@@ -80,7 +79,8 @@ pub struct Control {
     /// What an action does right now, if it has not ended.
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
     pub caught_up: Ask<CatchingUp>,
-    pub cancel_task: CancelTask,
+    pub cancel: Cancel,
+    pub reopen: Reopen,
     pub owner_of: OwnerOf,
     /// The policy in force.
     pub policy: Arc<Compiled>,
@@ -101,10 +101,13 @@ pub fn router(control: Control) -> Router {
         .route("/-/v1/openapi.json", get(openapi::document))
         .route("/-/v1/scopes", get(scopes))
         .route("/-/v1/actions", get(reads::actions))
-        .route("/-/v1/actions/{id}", get(reads::action))
+        .route("/-/v1/actions/{id}", get(reads::action).delete(cancel::action))
         .route("/-/v1/report", get(report::report))
         .route("/-/v1/routes/suggestions", get(suggestions::routes))
-        .route("/-/v1/tasks/{id}", delete(cancel_task))
+        .route("/-/v1/tasks/{id}", delete(cancel::task))
+        .route("/-/v1/tasks/{id}/reopen", post(cancel::reopen_task))
+        .route("/-/v1/runs/{id}", delete(cancel::run))
+        .route("/-/v1/runs/{id}/reopen", post(cancel::reopen_run))
         .method_not_allowed_fallback(reply::method_not_allowed)
         .route_layer(middleware::from_fn_with_state(shared.clone(), guard::token));
     Router::new()
@@ -137,21 +140,6 @@ async fn ready(State(shared): State<Shared>) -> Response {
     (status = 200, body = Scopes, description = "The register, in the order of its scopes")))]
 async fn scopes(State(shared): State<Shared>) -> Json<Scopes> {
     Json((shared.control.scopes)())
-}
-
-#[utoipa::path(delete, path = "/-/v1/tasks/{id}", params(("id" = String, Path, description = "The task's name")), responses(
-    (status = 200, body = TaskCancelled, description = "Its waiting actions end and will never wake; writes on the wire are followed to their end"),
-    (status = 500, body = Problem, description = "So it is in this process, but the journal does not have it")))]
-async fn cancel_task(State(shared): State<Shared>, Path(task): Path<String>) -> Response {
-    if task.is_empty() || task.len() > TASK_BYTES_MAX {
-        return problem(Kind::BadQuery, &format!("a task's name has 1 to {TASK_BYTES_MAX} bytes"));
-    }
-    let actions = match (shared.control.cancel_task)(TaskId::new(&task), "control API").await {
-        Ok(actions) => actions,
-        Err(why) => return problem(Kind::NotDurable, &format!("task {task} is cancelled in this process, but {why}")),
-    };
-    let known = if actions > 0 { Some(true) } else { reads::has_task(&shared, &task).await };
-    Json(TaskCancelled { task, actions, known }).into_response()
 }
 
 /// What a problem type means, as plain text.

@@ -11,7 +11,7 @@ use forbear_core::command::Commands;
 use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
 use forbear_core::event::Event;
-use forbear_core::input::Settings;
+use forbear_core::input::{CANCELLED_AT_ONCE, Settings};
 use forbear_store::{Reopened, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -118,6 +118,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         backoff: compiled.policy.backoff,
         pacing: compiled.policy.pacing,
         breakers: compiled.policy.breakers,
+        cancelled_at_once: CANCELLED_AT_ONCE,
         digest: compiled.digest,
     });
 

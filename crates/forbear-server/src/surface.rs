@@ -25,6 +25,7 @@ pub(crate) fn build(
 ) -> Router {
     let shard = &gateway.shard;
     let (ready, scopes, live, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
+    let reopen = Arc::clone(shard);
     let (gateway, policy) = (Arc::clone(gateway), Arc::clone(&gateway.table.compiled));
     let journal = Arc::clone(shard);
     router(Control {
@@ -40,11 +41,18 @@ pub(crate) fn build(
             let journal = Arc::clone(&journal);
             Box::pin(async move { journal.caught_up().await })
         }),
-        cancel_task: Arc::new(move |task, by| {
-            let cancelled = cancel.cancel_task(task, by.to_owned());
+        cancel: Arc::new(move |whose, by| {
+            let cancelled = cancel.cancel(whose, by.to_owned());
             Box::pin(async move {
                 let actions = cancelled.actions;
                 cancelled.kept().await.map(|()| actions)
+            })
+        }),
+        reopen: Arc::new(move |whose, by| {
+            let reopened = reopen.reopen(whose, by.to_owned());
+            Box::pin(async move {
+                let Some(reopened) = reopened else { return Ok(false) };
+                reopened.kept().await.map(|()| true)
             })
         }),
         owner_of: Arc::new(move |provider, fields| owner_of(&gateway, provider, fields)),

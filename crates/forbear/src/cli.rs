@@ -65,6 +65,8 @@ pub(crate) enum Command {
         /// As the answer's `Forbear-Action` field names it
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
+        #[command(subcommand)]
+        what: Option<Act>,
         #[command(flatten)]
         server: Server,
     },
@@ -75,7 +77,10 @@ pub(crate) enum Command {
     Routes(Routes),
     /// Tasks: what an agent was asked to achieve
     #[command(subcommand)]
-    Task(Task),
+    Task(Whole),
+    /// Runs: one execution of a task
+    #[command(subcommand)]
+    Run(Whole),
     /// A completion script for a shell, to stdout
     Completions { shell: clap_complete::Shell },
     /// The man page, to stdout
@@ -255,11 +260,27 @@ pub(crate) struct Suggest {
     pub(crate) server: Server,
 }
 
+/// What may be done to one action.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Act {
+    /// End it if it waits; a read on the wire is broken off, a write followed to its end
+    Cancel,
+}
+
+/// What may be done to a task or a run.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Task {
-    /// End a task's waiting calls for good; writes on the wire are followed to their end
+pub(crate) enum Whole {
+    /// End its waiting calls for good and refuse new ones; writes on the wire are followed to their end
     Cancel {
-        /// The task, as the agent names it in `Forbear-Task`
+        /// As the agent names it in `Forbear-Task` or `Forbear-Run`
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        id: String,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Take new calls of it again; what was cancelled stays so
+    Reopen {
+        /// As it was cancelled
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         #[command(flatten)]

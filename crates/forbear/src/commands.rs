@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod actions;
+pub(crate) mod cancel;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod drill;
@@ -14,4 +15,3 @@ pub(crate) mod routes;
 pub(crate) mod scopes;
 pub(crate) mod serve;
 mod server;
-pub(crate) mod task;

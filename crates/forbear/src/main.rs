@@ -15,6 +15,7 @@ use clap::Parser as _;
 
 use cli::{Arguments, Command};
 use failure::Failure;
+use forbear_api::Named;
 use output::Output;
 
 /// Less time in malloc under many small bodies.
@@ -56,10 +57,14 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Lab(cli::Lab::Provider(options)) => commands::lab::provider(options).await,
         Command::Scopes(server) => commands::scopes::run(server, output).await,
         Command::Actions(options) => commands::actions::run(options, output).await,
-        Command::Action { id, server } => commands::action::run(id, server, output).await,
+        Command::Action { id, what: None, server } => commands::action::run(id, server, output).await,
+        Command::Action { id, what: Some(cli::Act::Cancel), server } => {
+            commands::cancel::cancel(Named::Action, id, server, output).await
+        }
         Command::Report(options) => commands::report::run(options, output).await,
         Command::Routes(cli::Routes::Suggest(options)) => commands::routes::suggest(options, output).await,
-        Command::Task(cli::Task::Cancel { id, server }) => commands::task::cancel(id, server, output).await,
+        Command::Task(act) => commands::cancel::whole(Named::Task, act, output).await,
+        Command::Run(act) => commands::cancel::whole(Named::Run, act, output).await,
         Command::Config(_)
         | Command::Providers(_)
         | Command::Provider { .. }

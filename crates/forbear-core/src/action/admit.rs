@@ -32,8 +32,8 @@ impl Coordinator {
         if self.draining {
             return self.end_with_answer(now, live, Outcome::Shed, "Forbear is shutting down", Some(1), out);
         }
-        if self.durable.cancelled.contains_key(&request.task) {
-            return self.end_with_answer(now, live, Outcome::Cancelled, "its task was cancelled", None, out);
+        if let Some(why) = self.cancelled(&request.task, request.run_name()) {
+            return self.end_with_answer(now, live, Outcome::Cancelled, why, None, out);
         }
         live.asked_at = self.doubts;
         let request = &live.request;
@@ -122,6 +122,7 @@ impl Coordinator {
             self.record(now, live, out);
         }
         self.known_as_call(&live.request);
+        self.owned.enter(&live.request);
         if live.retries_from_above {
             self.charge_retry_from_above(now, live, out);
         }

@@ -59,6 +59,7 @@ impl Coordinator {
         }
         let action = r.action;
         self.forget_call(r);
+        self.owned.leave(&r.task, r.run_name(), action);
         let seq = self.emit(now, Some(action), Fact::ActionFinished(Box::new(finished)), write, out);
         live.last_seq = Some(seq);
         if live.recorded && outcome.is_terminal() && live.request.rank.writes() {

@@ -1,4 +1,4 @@
-//! Leaving on purpose: an agent that hung up, a cancelled task, a shutdown, and a journal that cannot be written.
+//! Leaving: an agent that hung up, what is cancelled, a shutdown, and a journal that cannot be written.
 //!
 //! What is in line goes; a read on the wire is cancelled upstream; a write on the wire is followed to its end, because
 //! cancelling it would only hide what it did.
@@ -6,10 +6,10 @@
 use crate::action::admit::must_be_durable;
 use crate::action::live::{Live, Stage};
 use crate::command::{Command, Commands};
-use crate::coordinator::{Coordinator, Write};
+use crate::coordinator::Coordinator;
 use crate::effect::Effect;
-use crate::event::{Fact, Outcome};
-use crate::ids::{ActionId, TaskId};
+use crate::event::Outcome;
+use crate::ids::ActionId;
 use crate::time::Now;
 
 pub(crate) const AGENT_LEFT: &str = "client_cancelled: the agent left";
@@ -36,20 +36,6 @@ impl Coordinator {
     #[must_use]
     pub fn is_heard(&self, action: ActionId) -> bool {
         self.live.get(&action).is_some_and(|live| live.is_heard())
-    }
-
-    pub(crate) fn cancel_task(&mut self, now: Now, task: &TaskId, by: String, out: &mut Commands) {
-        let seq = self.emit(now, None, Fact::TaskCancelled { task: task.clone(), by }, Write::Ahead, out);
-        debug_assert!(seq.0 > 0 || self.gate.frozen().is_some());
-        let of_task = self.live.values().filter(|l| l.request.task == *task);
-        let mut actions: Vec<(bool, ActionId)> = of_task.map(|l| (l.attempt().is_some(), l.request.action)).collect();
-        // Those in line first: the slot of one that is withdrawn must not wake another of the same task.
-        actions.sort_unstable();
-        for (_, action) in actions {
-            self.withdraw(now, action, "its task was cancelled", out);
-        }
-        // Last: what only they waited for gives its slot back, and nobody of this task may stand in line for it.
-        self.cancel_waiters(now, task, out);
     }
 
     pub(crate) fn withdraw(&mut self, now: Now, action: ActionId, why: &'static str, out: &mut Commands) {

@@ -37,6 +37,7 @@ impl Coordinator {
         if would.is_some() {
             // What is said of it is said of an action on record, which ends there too, whatever crashes.
             self.record(now, &mut live, out);
+            self.owned.enter(&live.request);
         } else {
             self.record_if_due(now, &mut live, out);
         }

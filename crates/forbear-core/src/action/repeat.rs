@@ -11,7 +11,7 @@ use crate::coordinator::{Coordinator, Write};
 use crate::effect::Effect;
 use crate::event::{Fact, Joined, Outcome, Refused};
 use crate::identity::{Known, names};
-use crate::ids::{ActionId, Seq, TaskId};
+use crate::ids::{ActionId, RunId, Seq, TaskId};
 use crate::input::{Mark, Request};
 use crate::time::{Mono, Now};
 
@@ -26,6 +26,7 @@ const TAKEN_WITHIN_MS: u64 = 10_000;
 pub(crate) struct Waiter {
     pub to: ActionId,
     task: TaskId,
+    run: Option<RunId>,
     deadline: Mono,
     how: Joined,
 }
@@ -140,7 +141,9 @@ impl Coordinator {
         // A repeat of its client's own making is one of the retries of its task.
         let charged = (how == Joined::MarkedRepeat).then(|| joined.request.task.clone());
         let deadline = joined_until(joined, live.deadline);
-        let waiter = Waiter { to, task: live.request.task.clone(), deadline, how };
+        let run = live.request.run_name().cloned();
+        let waiter = Waiter { to, task: live.request.task.clone(), run, deadline, how };
+        self.owned.enter(&live.request);
         self.expiries.insert((waiter.deadline, action));
         self.waiters.insert(action, waiter);
         self.record_on_the_way(now, to, out);
@@ -160,7 +163,7 @@ impl Coordinator {
     }
 
     /// What went straight and leaves a trace after all enters the journal with what was done so far.
-    fn record_on_the_way(&mut self, now: Now, action: ActionId, out: &mut Commands) {
+    pub(crate) fn record_on_the_way(&mut self, now: Now, action: ActionId, out: &mut Commands) {
         let Some(mut live) = self.live.remove(&action) else { return };
         let is_new = !live.recorded;
         self.record(now, &mut live, out);
@@ -175,6 +178,7 @@ impl Coordinator {
     pub(crate) fn part(&mut self, action: ActionId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&action)?;
         self.expiries.remove(&(waiter.deadline, action));
+        self.owned.leave(&waiter.task, waiter.run.as_ref(), action);
         if let Some(live) = self.live.get_mut(&waiter.to) {
             live.joined.retain(|joined| *joined != action);
         }
@@ -203,6 +207,7 @@ impl Coordinator {
         if live.joined.is_empty() && live.request.call_digest.is_none() {
             return;
         }
+        self.part_with_stopped(now, live, out);
         let of = live.request.action;
         let stamp = Stamp { outcome, attempts: live.sends, waited_ms: live.waited_ms };
         let why = "it was answered, and the answer was too large to be given twice";
@@ -235,11 +240,17 @@ impl Coordinator {
         self.let_go(now, action, outcome, why, out);
     }
 
-    pub(crate) fn cancel_waiters(&mut self, now: Now, task: &TaskId, out: &mut Commands) {
-        let of_task: Vec<ActionId> =
-            self.waiters.iter().filter(|(_, w)| w.task == *task).map(|(action, _)| *action).collect();
-        for action in of_task {
-            self.let_go(now, action, Outcome::Cancelled, "its task was cancelled", out);
+    /// A call whose task or run was cancelled does not get the result that it waited for.
+    fn part_with_stopped(&mut self, now: Now, live: &mut Live, out: &mut Commands) {
+        if self.stopping.is_empty() {
+            return;
+        }
+        for action in live.joined.clone() {
+            let why = self.waiters.get(&action).and_then(|w| self.cancelled(&w.task, w.run.as_ref()));
+            let Some((why, waiter)) = why.and_then(|why| Some((why, self.part(action)?))) else { continue };
+            live.joined.retain(|joined| *joined != action);
+            let answer = self.answer_on_the_way(now, live, Outcome::Cancelled, why);
+            out.push(Command::Answer { action, answer: Box::new(Answer { joined: Some(waiter.how), ..answer }) });
         }
     }
 

@@ -81,6 +81,9 @@ impl Coordinator {
             return;
         }
         let Some(mut live) = self.live.remove(&action) else { return };
+        if let Some(why) = self.stopped(&live.request.task, live.request.run_name()) {
+            live.follow_only.get_or_insert(why);
+        }
         let result_seq = self.learn(now, &mut live, attempt, &report, out);
         let mut next = self.judge(now, &live, &report);
         if report.answer.is_some() {

@@ -73,7 +73,7 @@ impl Coordinator {
                 live.waited_ms += now.mono.ms_since(since);
                 self.expiries.remove(&(expires, action));
             }
-            if !self.stopped_by_circuit(now, action, out) {
+            if !self.stopped_at_its_turn(now, action, out) && !self.stopped_by_circuit(now, action, out) {
                 self.send(now, action, out);
             }
         }

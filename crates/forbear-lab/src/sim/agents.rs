@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forbear_core::command::{Answer, SafeNext};
 use forbear_core::event::{KeyOrigin, Outcome};
 use forbear_core::ids::{ActionId, Digest, Key};
-use forbear_core::input::{Input, Mark, Quota, Request};
+use forbear_core::input::{Input, Mark, Quota, Request, Whose};
 use forbear_core::lane::{Lane, Narrow};
 use forbear_core::pacer::Ask;
 
@@ -207,8 +207,49 @@ impl World<'_> {
         self.cover(Seen::Cancel);
         let name = self.fixtures.tasks[task].clone();
         self.note(|w| format!("{}cancel {name}", w.tag(home)));
-        self.tell(home, Input::CancelTask { task: name, by: "person".into() });
+        self.stops(home, Whose::Task(name), |call| call.task == task);
         self.stops_agents(task, nth);
+    }
+
+    /// Cancels, and remembers whom that stopped.
+    fn stops(&mut self, home: u32, whose: Whose, is_of_it: impl Fn(&Call) -> bool) {
+        let now = self.now;
+        let Some(node) = self.node(home) else { return };
+        let is_here = |action| node.core.live_view(now, action).is_some();
+        let of_it = self.calls.iter().filter(|c| c.is_open() && is_of_it(c) && is_here(c.request.action));
+        let stopped: Vec<ActionId> = of_it.map(|c| c.request.action).collect();
+        if let Some(node) = self.node_mut(home) {
+            node.ledger.stopped.extend(stopped);
+        }
+        self.tell(home, Input::Cancel { whose, by: "person".into() });
+    }
+
+    pub(super) fn cancels_one(&mut self, of: u64) {
+        let Some(home) = self.door(false) else { return };
+        let open: Vec<ActionId> = self.calls.iter().filter(|c| c.is_open()).map(|c| c.request.action).collect();
+        let Some(action) = open.get(super::plan::index(of) % open.len().max(1)).copied() else { return };
+        self.cover(Seen::CancelOne);
+        self.note(|w| format!("{}cancel a{}", w.tag(home), action.0));
+        self.stops(home, Whose::Action(action), |call| call.request.action == action);
+    }
+
+    pub(super) fn cancels_run(&mut self) {
+        let Some(home) = self.door(false) else { return };
+        self.cover(Seen::CancelRun);
+        self.note(|w| format!("{}cancel the run", w.tag(home)));
+        let run = self.fixtures.run.clone();
+        self.stops(home, Whose::Run(run), |call| call.request.run_named);
+    }
+
+    pub(super) fn reopens(&mut self, task: Option<usize>) {
+        let Some(home) = self.door(false) else { return };
+        let whose = match task {
+            Some(task) => Whose::Task(self.fixtures.tasks[task].clone()),
+            None => Whose::Run(self.fixtures.run.clone()),
+        };
+        self.cover(Seen::Reopen);
+        self.note(|w| format!("{}reopen {whose:?}", w.tag(home)));
+        self.tell(home, Input::Reopen { whose, by: "person".into() });
     }
 
     /// Whoever cancels a task often stops its agents too.

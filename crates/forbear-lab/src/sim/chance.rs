@@ -52,6 +52,8 @@ pub(super) enum Site {
     Invocations,
     /// What opens circuits in this schedule.
     Breakers,
+    /// What else is cancelled in this schedule, and taken back.
+    Stops,
 }
 
 /// One decision of chance, and whom it is about.

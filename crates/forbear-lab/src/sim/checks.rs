@@ -270,7 +270,13 @@ impl World<'_> {
                 .fail("closed_scope_is_left_alone", |_| format!("a{} leaves {early_ms} ms before its own", action.0));
         }
         if node.ledger.cancelled[task] {
-            self.fail("cancelled_never_wakes", |_| format!("a{} leaves after t{task} was cancelled", action.0));
+            return self.fail("cancelled_never_wakes", |_| format!("a{} leaves after t{task} was cancelled", action.0));
+        }
+        if node.ledger.run_cancelled && call.request.run_named {
+            return self.fail("cancelled_never_wakes", |_| format!("a{} leaves after its run was cancelled", action.0));
+        }
+        if node.ledger.stopped.contains(&action) {
+            self.fail("cancelled_never_wakes", |_| format!("a{} leaves after it was cancelled", action.0));
         }
     }
 

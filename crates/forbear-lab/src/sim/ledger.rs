@@ -1,7 +1,7 @@
 //! What the journal must look like, event by event, whoever reads it: dense, chained, every end after its beginning,
 //! boundaries that only move later, budgets that are kept by the policy in force, and that policy named.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forbear_core::breaker::Circuit;
 use forbear_core::effect::{Effect, Evidence};
@@ -21,6 +21,10 @@ pub(super) struct Ledger {
     pub(super) trails: BTreeMap<ActionId, Trail>,
     pub(super) scopes: [ScopeLedger; SCOPES_MAX],
     pub(super) cancelled: [bool; TASKS_MAX],
+    /// The run that all who name one have.
+    pub(super) run_cancelled: bool,
+    /// Actions that were here when they were cancelled: they stay so, whatever is taken back.
+    pub(super) stopped: BTreeSet<ActionId>,
     /// What is open, and until when.
     pub(super) circuits: BTreeMap<Circuit, Mono>,
     /// Retries charged and not given back, and their waits.
@@ -133,6 +137,18 @@ impl Ledger {
             Fact::ScopeUpdated(update) => self.moves_later(update, event.at, at, how, known),
             Fact::TaskCancelled { task, .. } => {
                 self.cancelled[known.task_index(task)] = true;
+                Ok(())
+            }
+            Fact::TaskReopened { task, .. } => {
+                self.cancelled[known.task_index(task)] = false;
+                Ok(())
+            }
+            Fact::RunCancelled { .. } => {
+                self.run_cancelled = true;
+                Ok(())
+            }
+            Fact::RunReopened { .. } => {
+                self.run_cancelled = false;
                 Ok(())
             }
             fact => {

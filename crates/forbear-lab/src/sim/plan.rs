@@ -30,13 +30,34 @@ pub(super) struct Atom {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Foreseen {
-    Asks { intent: usize },
-    Cancels { task: usize },
+    Asks {
+        intent: usize,
+    },
+    Cancels {
+        task: usize,
+    },
+    /// One of the actions that are live then.
+    CancelsOne {
+        of: u64,
+    },
+    CancelsRun,
+    Reopens {
+        task: usize,
+    },
+    ReopensRun,
     Crashes,
-    WallSteps { ms: i64 },
-    Suspends { ms: u64 },
-    Fills { full: bool },
-    LoadsPolicy { number: usize },
+    WallSteps {
+        ms: i64,
+    },
+    Suspends {
+        ms: u64,
+    },
+    Fills {
+        full: bool,
+    },
+    LoadsPolicy {
+        number: usize,
+    },
     TakesOver,
     Drains,
 }
@@ -101,6 +122,7 @@ impl Schedule {
             .map(|intent| Atom { at_ms: rng.range(0, plan.span_ms), what: Foreseen::Asks { intent } })
             .collect();
         faults(&mut chance.at(Site::Faults, 0, 0), &plan, kind, &mut atoms);
+        stops(&mut chance.at(Site::Stops, 0, 0), &mut plan, &mut atoms);
         for atom in &mut atoms {
             if atom.at_ms > plan.span_ms / 2 {
                 atom.at_ms += plan.gap_ms;
@@ -148,6 +170,29 @@ impl Plan {
             snapshots_permille: rng.pick(&[0, 10, 100]),
             slow_refusals_permille: 0,
         }
+    }
+}
+
+/// What a person stops beside whole tasks, and takes back; and how much of it is told at once.
+fn stops(rng: &mut Rng, plan: &mut Plan, atoms: &mut Vec<Atom>) {
+    if rng.permille(700) {
+        return;
+    }
+    let at_once = rng.pick(&[1, 2, 1_000]);
+    plan.policies.iter_mut().for_each(|policy| policy.stop_at_once(at_once));
+    let span = plan.span_ms;
+    let mut foresee = |at_ms: u64, what: Foreseen| atoms.push(Atom { at_ms, what });
+    for _ in 0..rng.pick(&[0, 1, 3]) {
+        foresee(rng.range(0, span), Foreseen::CancelsOne { of: rng.range(0, 1_000) });
+    }
+    if rng.permille(300) {
+        foresee(rng.range(0, span), Foreseen::CancelsRun);
+        foresee(rng.range(0, span), Foreseen::ReopensRun);
+    }
+    for _ in 0..rng.pick(&[0, 1, 2]) {
+        let task = index(rng.range(0, TASKS_MAX as u64 - 1));
+        foresee(rng.range(0, span), Foreseen::Cancels { task });
+        foresee(rng.range(0, span * 2), Foreseen::Reopens { task });
     }
 }
 

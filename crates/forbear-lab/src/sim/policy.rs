@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forbear_core::breaker::BreakerRule;
 use forbear_core::ids::{Digest, PolicyMark};
-use forbear_core::input::Settings;
+use forbear_core::input::{CANCELLED_AT_ONCE, Settings};
 use forbear_core::pacer::{Rate, Unit};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
 
@@ -49,6 +49,7 @@ impl Policy {
                 arrival_spread_ms: 0,
             },
             breakers: NEVER,
+            cancelled_at_once: CANCELLED_AT_ONCE,
             digest: Digest([number; 32]),
         };
         let limits = Limits {
@@ -84,6 +85,12 @@ impl Policy {
             open_seconds: rng.pick(&[5, 60, 600]),
             scope_open_seconds: rng.pick(&[2, 30]),
         };
+        self.settings = Arc::new(settings);
+    }
+
+    pub(super) fn stop_at_once(&mut self, actions: usize) {
+        let mut settings = (*self.settings).clone();
+        settings.cancelled_at_once = actions;
         self.settings = Arc::new(settings);
     }
 

@@ -160,6 +160,7 @@ impl<'f> World<'f> {
         self.tell(by, Input::Wake);
         if let (Some((at, reason)), Some(_)) = (due(self), before)
             && at <= self.now.mono
+            && reason != WakeReason::Stop
         {
             self.fail("never_stuck", |_| format!("after a wake the core still wants one at once: {reason:?}"));
         }
@@ -200,6 +201,10 @@ impl<'f> World<'f> {
         match what {
             Foreseen::Asks { intent } => self.asks(intent, Again::Marked),
             Foreseen::Cancels { task } => self.cancels(task),
+            Foreseen::CancelsOne { of } => self.cancels_one(of),
+            Foreseen::CancelsRun => self.cancels_run(),
+            Foreseen::Reopens { task } => self.reopens(Some(task)),
+            Foreseen::ReopensRun => self.reopens(None),
             Foreseen::Crashes => self.crashes(),
             Foreseen::TakesOver => self.takes_over(),
             Foreseen::WallSteps { ms } => {

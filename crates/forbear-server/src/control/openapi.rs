@@ -1,7 +1,9 @@
 //! The OpenAPI document of the control API, from the same types and handlers that answer.
 
 use axum::Json;
-use forbear_api::control::{ActionRow, ActionStory, Ready, Report, RouteSuggestions, ScopeRow, Scopes, TaskCancelled};
+use forbear_api::control::{
+    ActionRow, ActionStory, Cancelled, Ready, Reopened, Report, RouteSuggestions, ScopeRow, Scopes,
+};
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
 
@@ -16,18 +18,23 @@ use utoipa::OpenApi;
         super::reads::own_action,
         super::report::report,
         super::suggestions::routes,
-        super::cancel_task
+        super::cancel::task,
+        super::cancel::run,
+        super::cancel::action,
+        super::cancel::reopen_task,
+        super::cancel::reopen_run
     ),
     components(schemas(
         ActionRow,
         ActionStory,
+        Cancelled,
         Problem,
         Ready,
+        Reopened,
         Report,
         RouteSuggestions,
         ScopeRow,
-        Scopes,
-        TaskCancelled
+        Scopes
     ))
 )]
 struct Document;

@@ -74,9 +74,8 @@ pub(super) async fn own_action(State(shared): State<Shared>, Path(id): Path<Stri
     }
 }
 
-/// Whether any action of the task is on record; none where that cannot be read.
-pub(super) async fn has_task(shared: &Shared, task: &str) -> Option<bool> {
-    let filter = ActionFilter { task: Some(task.to_owned()), ..ActionFilter::default() };
+/// Whether any such action is on record; none where that cannot be read.
+pub(super) async fn has(shared: &Shared, filter: ActionFilter) -> Option<bool> {
     let found = read(shared, move |reader| reader.actions(&filter, 1, None)).await;
     found.ok().map(|page| !page.actions.is_empty())
 }
@@ -84,7 +83,7 @@ pub(super) async fn has_task(shared: &Shared, task: &str) -> Option<bool> {
 /// An action, and whose it is.
 type Owned = (ActionStory, TenantId);
 
-async fn find(shared: &Shared, id: &str) -> Result<Option<Owned>, Response> {
+pub(super) async fn find(shared: &Shared, id: &str) -> Result<Option<Owned>, Response> {
     let Ok(id) = id.parse::<ActionId>() else { return Ok(None) };
     if let Some(found) = look(shared, id).await? {
         return Ok(Some(found));
@@ -112,7 +111,7 @@ fn owner(found: &forbear_store::ActionStory) -> TenantId {
     named.unwrap_or_else(|| TenantId::new(&found.action.scope))
 }
 
-fn no_action(id: &str) -> Response {
+pub(super) fn no_action(id: &str) -> Response {
     problem(Kind::NotFound, &format!("no action {} is on record", shown(id)))
 }
 

@@ -60,6 +60,10 @@ pub fn text_of(event: &Event) -> String {
             format!("nobody knows what attempt {} did: {reason}; it is not sent again on hope", attempt.0)
         }
         Fact::TaskCancelled { task, by } => format!("task {task} cancelled by {by}"),
+        Fact::RunCancelled { run, by } => format!("run {run} cancelled by {by}"),
+        Fact::ActionCancelled { by } => format!("cancelled by {by}"),
+        Fact::TaskReopened { task, by } => format!("task {task} taken again, by {by}"),
+        Fact::RunReopened { run, by } => format!("run {run} taken again, by {by}"),
         Fact::CircuitOpened(opened) => {
             format!("circuit of the {} open until {}: {}", opened.circuit.as_str(), time(opened.until), opened.reason())
         }

@@ -3,11 +3,12 @@ use std::sync::Mutex;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use forbear_api::client::Token;
-use forbear_api::control::ActionQuery;
+use forbear_api::control::{ActionQuery, Cancelled, Named, Reopened};
 use forbear_api::{Client, ClientError};
 use forbear_core::effect::Effect;
 use forbear_core::event::{ActionFinished, EVENT_VERSION, Event, Fact, Outcome, Straight};
 use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq, TenantId};
+use forbear_core::input::Whose;
 use forbear_core::register::WaitReason;
 use forbear_core::time::Wall;
 use forbear_store::{Batch, Options, Store};
@@ -45,12 +46,25 @@ fn world(ready: Ready) -> World {
             })
         }),
         caught_up: Arc::new(|| Box::pin(std::future::ready(()))),
-        cancel_task: Arc::new(move |task, by| {
-            seen.lock().unwrap().push(format!("{task} by {by}"));
-            let done = match task.as_str() {
-                "not kept" => Err("the disk is full"),
-                "t2" | "t9" => Ok(0),
-                _ => Ok(2),
+        cancel: Arc::new(move |whose, by| {
+            let done = match &whose {
+                Whose::Task(task) if task.as_str() == "not kept" => Err("the disk is full"),
+                Whose::Task(task) if matches!(task.as_str(), "t2" | "t9") => Ok(0),
+                Whose::Action(_) | Whose::Run(_) => Ok(0),
+                Whose::Task(_) => Ok(2),
+            };
+            let name = match whose {
+                Whose::Task(task) => task.to_string(),
+                Whose::Run(run) => format!("run {run}"),
+                Whose::Action(action) => action.to_string(),
+            };
+            seen.lock().unwrap().push(format!("{name} by {by}"));
+            Box::pin(async move { done })
+        }),
+        reopen: Arc::new(|whose, _| {
+            let done = match &whose {
+                Whose::Task(task) if task.as_str() == "not kept" => Err("the disk is full"),
+                whose => Ok(matches!(whose, Whose::Run(_))),
             };
             Box::pin(async move { done })
         }),
@@ -258,10 +272,10 @@ async fn the_credential_that_made_an_action_may_see_it_and_no_other() {
 #[tokio::test]
 async fn a_task_is_cancelled_by_name() {
     let world = well();
-    let cancelled = client(&world).await.cancel_task("trip/42 ü").await.unwrap();
-    assert_eq!(cancelled, TaskCancelled { task: "trip/42 ü".into(), actions: 2, known: Some(true) });
+    let cancelled = client(&world).await.cancel(Named::Task, "trip/42 ü").await.unwrap();
+    assert_eq!(cancelled, Cancelled { what: Named::Task, id: "trip/42 ü".into(), actions: 2, known: Some(true) });
     assert_eq!(*world.cancelled.lock().unwrap(), ["trip/42 ü by control API"]);
-    let error = client(&world).await.cancel_task(&"x".repeat(257)).await.unwrap_err();
+    let error = client(&world).await.cancel(Named::Task, &"x".repeat(257)).await.unwrap_err();
     assert_eq!(error.code(), "FB5008");
 }
 
@@ -270,9 +284,29 @@ async fn a_cancel_says_whether_the_task_was_ever_seen() {
     let world = well();
     let client = client(&world).await;
     for (task, known) in [("t2", true), ("t9", false)] {
-        let cancelled = client.cancel_task(task).await.unwrap();
-        assert_eq!(cancelled, TaskCancelled { task: task.into(), actions: 0, known: Some(known) });
+        let cancelled = client.cancel(Named::Task, task).await.unwrap();
+        assert_eq!(cancelled, Cancelled { what: Named::Task, id: task.into(), actions: 0, known: Some(known) });
     }
+}
+
+#[tokio::test]
+async fn a_run_and_an_action_are_cancelled_and_a_cancel_is_taken_back() {
+    let world = well();
+    let client = client(&world).await;
+    let run = client.cancel(Named::Run, "r/1").await.unwrap();
+    assert_eq!(run, Cancelled { what: Named::Run, id: "r/1".into(), actions: 0, known: Some(false) });
+    let one = client.cancel(Named::Action, &id(1).to_string()).await.unwrap();
+    assert_eq!((one.actions, one.known), (0, Some(true)));
+    for unknown in [id(99).to_string(), "nonsense".to_owned()] {
+        let error = client.cancel(Named::Action, &unknown).await.unwrap_err();
+        assert!(error.to_string().contains("no action"), "{error}");
+    }
+    for (what, was_cancelled) in [(Named::Run, true), (Named::Task, false)] {
+        let reopened = client.reopen(what, "r/1").await.unwrap();
+        assert_eq!(reopened, Reopened { what, id: "r/1".into(), was_cancelled });
+    }
+    let error = client.reopen(Named::Task, "not kept").await.unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
-//! Cancelling a task from aside. It holds in this process from the decision on; that it holds over a crash as well is
+//! Cancelling from aside. It holds in this process from the decision on; that it holds over a crash as well is
 //! promised only when the journal has it. Beside it, for those who read the journal: a wait until it has caught up.
 
 use std::time::Duration;
 
-use forbear_core::ids::{Seq, TaskId};
-use forbear_core::input::Input;
+use forbear_core::ids::Seq;
+use forbear_core::input::{Input, Whose};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::Shard;
+use super::{Inner, Shard};
 
 /// How long somebody waits for the disk; then it is said that it has not taken it yet.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ impl Written {
     }
 }
 
-/// A task that is cancelled in this process.
+/// What is cancelled in this process, or was and is no more.
 #[derive(Debug)]
 pub struct Cancelled {
     /// Its actions that were in line or on the wire.
@@ -80,13 +80,23 @@ impl Shard {
         let _ = timeout(CAUGHT_UP_WITHIN, known).await;
     }
 
-    pub fn cancel_task(&self, task: TaskId, by: String) -> Cancelled {
+    pub fn cancel(&self, whose: Whose, by: String) -> Cancelled {
         let mut inner = self.lock();
-        let actions = inner.core.live_of_task(&task);
+        let actions = inner.core.owned_by(&whose);
+        self.decide(&mut inner, actions, Input::Cancel { whose, by })
+    }
+
+    /// None: it is not cancelled.
+    pub fn reopen(&self, whose: Whose, by: String) -> Option<Cancelled> {
+        let mut inner = self.lock();
+        inner.core.is_cancelled(&whose).then(|| self.decide(&mut inner, 0, Input::Reopen { whose, by }))
+    }
+
+    fn decide(&self, inner: &mut Inner, actions: usize, input: Input) -> Cancelled {
         let before = *self.written.borrow();
-        let commands = inner.core.handle(self.clock.now(), Input::CancelTask { task, by });
+        let commands = inner.core.handle(self.clock.now(), input);
         let last = (!before.fails).then(|| inner.core.last_seq());
-        self.settle(&mut inner, commands, None);
+        self.settle(inner, commands, None);
         Cancelled {
             actions: u32::try_from(actions).unwrap_or(u32::MAX),
             last,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forbear_core::ids::TaskId;
+use forbear_core::input::Whose;
 use forbear_core::time::Wall;
 use forbear_lab::provider::{Options, Provider, Scenario};
 use forbear_server::clock::Clock;
@@ -29,7 +30,7 @@ async fn fb_125_a_cancelled_wait_ends_at_once() {
         if agent_hangs_up {
             drop(call);
         } else {
-            rig.running.shard().cancel_task(TaskId::new("t"), "test".into());
+            rig.running.shard().cancel(Whose::Task(TaskId::new("t")), "test".into());
             let got = call.await;
             assert_eq!((got.status, got.header("forbear-outcome")), (410, "cancelled"), "{got:?}");
         }
@@ -75,7 +76,7 @@ async fn fb_126_a_cancel_at_the_instant_of_waking_lets_nothing_out_afterwards() 
                     let at = refused_at + u64::try_from((WAIT_MS + offset_ms) * 1_000_000).unwrap();
                     // sleep: to the instant of waking, give or take five milliseconds.
                     tokio::time::sleep(Duration::from_nanos(at.saturating_sub(rig.provider.now_ns()))).await;
-                    rig.running.shard().cancel_task(TaskId::new(&task), "test".into());
+                    rig.running.shard().cancel(Whose::Task(TaskId::new(&task)), "test".into());
                     rig.provider.now_ns()
                 };
                 let (got, acknowledged_at) = tokio::join!(call, cancel);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forbear_api::client::Token;
 use forbear_api::{Client, ClientError};
 use forbear_core::ids::TaskId;
+use forbear_core::input::Whose;
 use forbear_server::outside::{Opened, Outside};
 use forbear_server::serve::{Running, start_in};
 use forbear_store::{FailureKind, OnDurable, Progress, Reopened, Store, StoreError};
@@ -67,7 +68,7 @@ fn full() -> Progress {
 #[tokio::test]
 async fn it_is_told_when_the_disk_has_it() {
     let held = Held::new().await;
-    let cancelled = held.running.shard().cancel_task(TaskId::new("t"), "test".into());
+    let cancelled = held.running.shard().cancel(Whose::Task(TaskId::new("t")), "test".into());
     let mut kept = pin!(cancelled.kept());
     assert!(is_pending(&mut kept), "nothing is on the disk yet");
     // The policy that the start loads, and the cancel.
@@ -79,19 +80,19 @@ async fn it_is_told_when_the_disk_has_it() {
 async fn a_failing_journal_is_said_and_so_is_a_slow_one() {
     let held = Held::new().await;
     let shard = held.running.shard();
-    let cancelled = shard.cancel_task(TaskId::new("slow"), "test".into());
+    let cancelled = shard.cancel(Whose::Task(TaskId::new("slow")), "test".into());
     tokio::time::pause();
     assert_eq!(cancelled.kept().await, Err("the disk has not taken it yet"));
     tokio::time::resume();
-    let cancelled = shard.cancel_task(TaskId::new("t"), "test".into());
+    let cancelled = shard.cancel(Whose::Task(TaskId::new("t")), "test".into());
     let mut kept = pin!(cancelled.kept());
     assert!(is_pending(&mut kept));
     (held.report)(full());
     assert_eq!(kept.await, Err("the journal cannot be written"));
     // Its number is that of an event that is on the disk, or will be anew.
-    let later = shard.cancel_task(TaskId::new("u"), "test".into());
+    let later = shard.cancel(Whose::Task(TaskId::new("u")), "test".into());
     assert_eq!(later.kept().await, Err("the journal cannot be written"));
-    match held.client().cancel_task("v").await {
+    match held.client().cancel(Named::Task, "v").await {
         Err(ClientError::Refused { problem }) => assert_eq!(problem.kind.slug(), "not_durable"),
         other => panic!("{other:?}"),
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use forbear_core::ids::{Seq, TaskId};
+use forbear_core::input::Whose;
 use forbear_server::clock::Clock;
 use forbear_server::config::load_text;
 use forbear_server::http::pipe::Network;
@@ -173,7 +174,7 @@ fn people(world: &World, disk: &Arc<Disk>, running: &Running) {
         tokio::spawn(async move {
             // sleep: a moment of the plan, under a paused clock
             sleep(Duration::from_millis(at_ms)).await;
-            let cancelled = shard.cancel_task(TaskId::new(&format!("t{task}")), "person".into());
+            let cancelled = shard.cancel(Whose::Task(TaskId::new(&format!("t{task}"))), "person".into());
             {
                 let mut state = world.lock();
                 let now_ms = state.now_ms();

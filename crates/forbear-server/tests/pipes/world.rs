@@ -257,6 +257,10 @@ fn brief(fact: &Fact) -> String {
             format!("action_finished {} {:?} {}", f.outcome.as_str(), f.effect, f.reason.as_deref().unwrap_or(""))
         }
         Fact::TaskCancelled { task, .. } => format!("task_cancelled {task}"),
+        Fact::RunCancelled { run, .. } => format!("run_cancelled {run}"),
+        Fact::ActionCancelled { .. } => "action_cancelled".to_owned(),
+        Fact::TaskReopened { task, .. } => format!("task_reopened {task}"),
+        Fact::RunReopened { run, .. } => format!("run_reopened {run}"),
         Fact::CallJoined { how, .. } => format!("call_joined {}", how.as_str()),
         Fact::DecisionObserved { would } => format!("decision_observed {would:?}"),
         Fact::LogGap { events_at_most, .. } => format!("log_gap {events_at_most}"),

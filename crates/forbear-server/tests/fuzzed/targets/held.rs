@@ -8,7 +8,7 @@ use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{HeadSeen, Input, Mark, Quota, Report, Request, Settings};
+use forbear_core::input::{CANCELLED_AT_ONCE, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::Wall;
 
@@ -35,6 +35,7 @@ fn closed_until(status: u16, read: &Classification) -> Option<Wall> {
         backoff: policy.backoff,
         pacing: policy.pacing,
         breakers: policy.breakers,
+        cancelled_at_once: CANCELLED_AT_ONCE,
         digest: Digest([0; 32]),
     };
     let mut core = Coordinator::new(Arc::new(settings), 7, Durable::default());
