@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
 use forbear_api::control::{Ready, Scopes};
-use forbear_api::problem::{Kind, Problem};
+use forbear_api::problem::Kind;
 use forbear_core::ids::{ActionId, TenantId};
 use forbear_core::policy::Compiled;
 use forbear_core::view::LiveView;

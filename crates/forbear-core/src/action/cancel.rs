@@ -6,7 +6,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use crate::action::live::Stage;
+use crate::action::admit::write_for;
+use crate::action::live::{Live, Stage};
 use crate::command::Commands;
 use crate::coordinator::{Coordinator, Write};
 use crate::event::{Fact, Outcome};
@@ -118,11 +119,11 @@ impl Coordinator {
         if self.waiters.contains_key(&action) {
             return self.let_go(now, action, Outcome::Cancelled, CANCELLED, out);
         }
-        if !self.live.contains_key(&action) {
-            return;
-        }
+        let Some(live) = self.live.get(&action).filter(|live| is_under_way(live)) else { return };
+        // With its beginning it is written, and with that it may be lost.
+        let write = write_for(&live.request);
         self.record_on_the_way(now, action, out);
-        self.emit(now, Some(action), Fact::ActionCancelled { by }, Write::Ahead, out);
+        self.emit(now, Some(action), Fact::ActionCancelled { by }, write, out);
         self.withdraw(now, action, CANCELLED, out);
     }
 
@@ -205,8 +206,16 @@ impl Coordinator {
     #[must_use]
     pub fn owned_by(&self, whose: &Whose) -> usize {
         match whose {
-            Whose::Action(action) => usize::from(self.live.contains_key(action) || self.waiters.contains_key(action)),
+            Whose::Action(action) => {
+                let is_live = self.live.get(action).is_some_and(|live| is_under_way(live));
+                usize::from(is_live || self.waiters.contains_key(action))
+            }
             whose => self.owned.of(whose, None).count(),
         }
     }
+}
+
+/// There is something left to cancel: the provider has not given all of its answer yet.
+const fn is_under_way(live: &Live) -> bool {
+    !matches!(live.stage, Stage::Telling(_))
 }

@@ -250,6 +250,13 @@ impl World<'_> {
         self.cover(Seen::Reopen);
         self.note(|w| format!("{}reopen {whose:?}", w.tag(home)));
         self.tell(home, Input::Reopen { whose, by: "person".into() });
+        // It holds at once, also while the journal does not hear of it.
+        if let Some(node) = self.node_mut(home) {
+            match task {
+                Some(task) => node.ledger.cancelled[task] = false,
+                None => node.ledger.run_cancelled = false,
+            }
+        }
     }
 
     /// Whoever cancels a task often stops its agents too.

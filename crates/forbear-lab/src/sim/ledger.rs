@@ -80,6 +80,8 @@ pub(super) struct Known<'a> {
     pub(super) fixtures: &'a Fixtures,
     pub(super) calls: &'a Calls,
     pub(super) policies: &'a [Policy],
+    /// Which of them is loaded now.
+    pub(super) loaded: usize,
     pub(super) now: Now,
     /// A crash or a failed flush lost events that nothing waited for.
     pub(super) lossy: bool,
@@ -96,7 +98,9 @@ impl Ledger {
             return;
         }
         let (scopes, policy) = (std::mem::take(&mut self.scopes), self.policy);
-        *self = Self { scopes: scopes.map(|s| ScopeLedger { retries: Vec::new(), ..s }), policy, ..Self::default() };
+        let (circuits, stopped) = (std::mem::take(&mut self.circuits), std::mem::take(&mut self.stopped));
+        let scopes = scopes.map(|s| ScopeLedger { retries: Vec::new(), ..s });
+        *self = Self { scopes, policy, circuits, stopped, ..Self::default() };
     }
 
     pub(super) fn read(&mut self, event: &Event, at: Now, how: Reading, known: &Known<'_>) -> Result<(), Finding> {
@@ -152,7 +156,17 @@ impl Ledger {
                 Ok(())
             }
             fact => {
-                self.switches(fact, at);
+                // Else it was heard when it was decided. Read back, it counts from the clock that is read now, or where that is
+                // behind from the one that wrote it.
+                if how == Reading::Afresh {
+                    self.switches(fact, Now { wall: known.now.wall.max(event.at), ..known.now });
+                    if let Fact::CircuitOpened(opened) = fact {
+                        // Not longer than if it had opened now.
+                        let rule = &known.policies[known.loaded].settings.breakers;
+                        let longest = known.now.mono.plus_ms(rule.open_ms(&opened.circuit));
+                        self.circuits.entry(opened.circuit.clone()).and_modify(|until| *until = longest.min(*until));
+                    }
+                }
                 Ok(())
             }
         }

@@ -20,12 +20,12 @@ const NAME_BYTES_MAX: usize = 256;
 const BY: &str = "control API";
 
 /// Ready when the journal has it, with how many actions were waiting or on the wire, or when it has not, with why.
-pub type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
+pub(crate) type Cancelling = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
 /// The same, with whether there was anything to take back.
-pub type Reopening = Pin<Box<dyn Future<Output = Result<bool, &'static str>> + Send>>;
+pub(crate) type Reopening = Pin<Box<dyn Future<Output = Result<bool, &'static str>> + Send>>;
 /// What is done at once, with the name of who does it.
-pub type Cancel = Arc<dyn Fn(Whose, &str) -> Cancelling + Send + Sync>;
-pub type Reopen = Arc<dyn Fn(Whose, &str) -> Reopening + Send + Sync>;
+pub(crate) type Cancel = Arc<dyn Fn(Whose, &str) -> Cancelling + Send + Sync>;
+pub(crate) type Reopen = Arc<dyn Fn(Whose, &str) -> Reopening + Send + Sync>;
 
 #[utoipa::path(delete, path = "/-/v1/tasks/{id}", params(("id" = String, Path, description = "The task's name")), responses(
     (status = 200, body = Cancelled, description = "Its waiting actions end and will never wake; writes on the wire are followed to their end; new calls of it are refused"),

@@ -7,7 +7,7 @@ use forbear_api::control::{ActionQuery, Cancelled, Named, Reopened};
 use forbear_api::{Client, ClientError};
 use forbear_core::effect::Effect;
 use forbear_core::event::{ActionFinished, EVENT_VERSION, Event, Fact, Outcome, Straight};
-use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq, TenantId};
+use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq, TaskId, TenantId};
 use forbear_core::input::Whose;
 use forbear_core::register::WaitReason;
 use forbear_core::time::Wall;
@@ -299,7 +299,7 @@ async fn a_run_and_an_action_are_cancelled_and_a_cancel_is_taken_back() {
     assert_eq!((one.actions, one.known), (0, Some(true)));
     for unknown in [id(99).to_string(), "nonsense".to_owned()] {
         let error = client.cancel(Named::Action, &unknown).await.unwrap_err();
-        assert!(error.to_string().contains("no action"), "{error}");
+        assert!(error.to_string().to_lowercase().contains("no action"), "{error}");
     }
     for (what, was_cancelled) in [(Named::Run, true), (Named::Task, false)] {
         let reopened = client.reopen(what, "r/1").await.unwrap();

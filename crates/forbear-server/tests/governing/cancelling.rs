@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forbear_api::Named;
 use forbear_api::client::Token;
 use forbear_api::{Client, ClientError};
 use forbear_core::ids::TaskId;
