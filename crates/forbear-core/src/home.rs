@@ -167,6 +167,17 @@ impl Home {
         Place { due, order, round: None }
     }
 
+    /// Who would give its place up for a call of this priority.
+    #[must_use]
+    pub fn gives_way_to(&self, priority: Priority) -> Option<ActionId> {
+        self.line.gives_way_to(priority)
+    }
+
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.line.len() >= self.limits.max_delayed_requests as usize
+    }
+
     pub fn leave(&mut self, place: &Place, waiter: &Waiter) -> bool {
         self.line.leave(place, waiter)
     }
@@ -266,7 +277,7 @@ mod tests {
         let action = ActionId(1);
         home.line_up(
             Mono(0),
-            Waiter { lane: waits.clone(), priority: Priority::Normal, tenant, task, order: 1, action },
+            Waiter { lane: waits.clone(), priority: Priority::Normal, tenant, task, order: 1, action, is_new: true },
         );
         home.take(Mono(0), &busy, ActionId(2), Ask::default(), |_, _| 0);
         home.forget_idle(Mono(0));

@@ -31,6 +31,8 @@ pub struct Waiter {
     /// In which order actions came.
     pub order: u64,
     pub action: ActionId,
+    /// Nothing was sent for it yet: it may be told to come again where a full line has no place for a higher priority.
+    pub is_new: bool,
 }
 
 /// Where an action stands in its line.
@@ -53,6 +55,8 @@ pub struct Line {
     turns: [u32; CLASSES],
     /// The lane that each class served last.
     last_lane: [Option<Lane>; CLASSES],
+    /// Those that are new, by when they came.
+    new: [BTreeMap<u64, ActionId>; CLASSES],
     waiting: usize,
 }
 
@@ -65,6 +69,7 @@ impl Line {
             weights,
             turns: weights,
             last_lane: [const { None }; CLASSES],
+            new: [const { BTreeMap::new() }; CLASSES],
             waiting: 0,
         }
     }
@@ -85,13 +90,27 @@ impl Line {
 
     /// Puts an action in: where its turn comes, and is told in which round.
     pub fn enter(&mut self, waiter: Waiter) -> u64 {
-        self.waiting += 1;
+        self.counts(&waiter);
         self.line_up(waiter)
+    }
+
+    fn counts(&mut self, waiter: &Waiter) {
+        self.waiting += 1;
+        if waiter.is_new {
+            self.new[waiter.priority.index()].insert(waiter.order, waiter.action);
+        }
+    }
+
+    /// Who gives its place up for one of `priority`: of the lowest below it the one that came last, of those that are new.
+    #[must_use]
+    pub fn gives_way_to(&self, priority: Priority) -> Option<ActionId> {
+        let below = self.new.iter().skip(priority.index() + 1);
+        below.rev().find_map(|new| new.last_key_value()).map(|(_, action)| *action)
     }
 
     /// Puts an action aside until it is due.
     pub fn set_aside(&mut self, due: Mono, waiter: Waiter) {
-        self.waiting += 1;
+        self.counts(&waiter);
         self.later.insert((due, waiter.order), waiter);
     }
 
@@ -103,7 +122,7 @@ impl Line {
     }
 
     fn line_up(&mut self, waiter: Waiter) -> u64 {
-        let Waiter { lane, priority, tenant, task, order, action } = waiter;
+        let Waiter { lane, priority, tenant, task, order, action, .. } = waiter;
         let classes = self.lanes.entry(lane).or_default();
         classes[priority.index()].tenants.entry(tenant).or_default().enter(task, order, action)
     }
@@ -115,6 +134,7 @@ impl Line {
             Some(round) => self.take(waiter, round),
         };
         self.waiting -= usize::from(was_here);
+        self.new[waiter.priority.index()].remove(&waiter.order);
         was_here
     }
 
@@ -172,9 +192,8 @@ impl Line {
         }
         self.turns[class] = self.turns[class].saturating_sub(1);
         let Some(classes) = self.lanes.get_mut(&turn.lane) else { return };
-        if !classes[class].serve() {
-            return;
-        }
+        let Some(order) = classes[class].serve() else { return };
+        self.new[class].remove(&order);
         self.waiting -= 1;
         if classes.iter().all(|class| class.tenants.is_empty()) {
             self.lanes.remove(&turn.lane);
@@ -240,15 +259,15 @@ impl Class {
         tasks.waiting.first_key_value().map(|(_, (action, _))| *action)
     }
 
-    fn serve(&mut self) -> bool {
-        let Some(tenant) = self.tenant_in_turn().cloned() else { return false };
-        let Some(tasks) = self.tenants.get_mut(&tenant) else { return false };
-        let was_here = tasks.serve();
+    fn serve(&mut self) -> Option<u64> {
+        let tenant = self.tenant_in_turn().cloned()?;
+        let tasks = self.tenants.get_mut(&tenant)?;
+        let order = tasks.serve();
         if tasks.waiting.is_empty() {
             self.tenants.remove(&tenant);
         }
         self.last = Some(tenant);
-        was_here
+        order
     }
 }
 
@@ -285,11 +304,11 @@ impl Tasks {
         true
     }
 
-    fn serve(&mut self) -> bool {
-        let Some(((round, _), (_, task))) = self.waiting.pop_first() else { return false };
+    fn serve(&mut self) -> Option<u64> {
+        let ((round, order), (_, task)) = self.waiting.pop_first()?;
         self.current = round;
         self.forget(&task);
-        true
+        Some(order)
     }
 
     fn forget(&mut self, task: &TaskId) {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ask a1 t1 read [key=K] [retention=S] [content=N] [deadline=MS] [slots=N] [max_wait=S] [ref=R] [marked=1] [id=N]
-//!   [run=R] [route=R] [observe]
+//!   [run=R] [route=R] [line=N] [priority=P] [observe]
 //! until MS | sleep MS (without waking) | flush [SEQ] | confirm a1#1
 //! result a1#1 200 | 429 after=S | 401 | lost | not_sent | refused
 //! ends a1#1 complete | cut        leave a1 | cancel t1 | run R | action a1 | reopen t1 | drain | fail | thaw | crash
@@ -26,7 +26,7 @@ use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Fact, KeyOrigin, KeyUsed};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, Key, ProviderName, Route, RunId, ScopeId, Seq, TaskId};
 use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings, Whose};
-use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Rank, TaskRule};
+use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, Priority, Rank, TaskRule};
 use forbear_core::time::{Mono, Now, Wall};
 
 #[test]
@@ -203,12 +203,12 @@ fn request<'a>(
         scope: ScopeId::new("p/s"),
         tenant: None,
         limits: Limits {
-            max_delayed_requests: 25,
+            max_delayed_requests: u32::try_from(number("line", 25)).unwrap(),
             max_concurrent_requests: u32::try_from(number("slots", 2)).unwrap(),
             max_retries_per_minute: 10,
             ..Limits::default()
         },
-        quota: Quota::default(),
+        quota: Quota { priority: given("priority").and_then(Priority::named).unwrap_or_default(), ..Quota::default() },
         route: Route::new(given("route").unwrap_or("POST /v1/things")),
         class: words[3].into(),
         rank,

@@ -109,11 +109,24 @@ impl Coordinator {
                 self.send(now, action, out);
             }
             Entry::Line { due, reason, queue_end } => {
+                self.make_room(now, &live, due, out);
                 self.record_if_due(now, &mut live, out);
                 let expires = live.last_instant(queue_end);
                 self.wait(now, live, (due, When::ItsTurn), expires, reason, out);
             }
         }
+    }
+
+    /// A line that is full has a place for a higher priority: the lowest is told to come again.
+    fn make_room(&mut self, now: Now, live: &Live, due: Mono, out: &mut Commands) {
+        let Some(home) = self.scopes.get(&live.request.scope).filter(|home| home.is_full()) else { return };
+        let gives_way = home.gives_way_to(live.request.quota.priority);
+        let Some(mut live) = gives_way.and_then(|action| self.live.remove(&action)) else { return };
+        self.unline(now, &mut live);
+        self.give_back(now, &mut live, out);
+        let why = "max_delayed_requests of its scope is reached, and a call of a higher priority came";
+        let seconds = due.ms_since(now.mono).div_ceil(1_000).max(1);
+        self.end_with_answer(now, live, Outcome::Shed, why, Some(seconds), out);
     }
 
     /// Intent first: a write is in the journal before it waits or leaves. And so is a charge.
@@ -199,7 +212,8 @@ impl Coordinator {
             // Nobody waits: who has no slot would stand in line.
             home.scope.in_flight.saturating_sub(home.limits.max_concurrent_requests) as usize
         } else {
-            home.delayed()
+            // Of those who stand there one may give its place up.
+            home.delayed() - usize::from(home.is_full() && home.gives_way_to(live.request.quota.priority).is_some())
         };
         let first = home.others_first(now.mono, &live.request.quota.lane, |action| self.ask_of(action));
         entry(now, live, home, first, delayed)

@@ -140,6 +140,7 @@ impl Live {
             task: r.task.clone(),
             order: self.order,
             action: r.action,
+            is_new: self.tried == 0,
         }
     }
 

@@ -22,6 +22,7 @@ fn waiter(order: u64, task: &str) -> Waiter {
         task: TaskId::new(task),
         order,
         action: ActionId(u128::from(order)),
+        is_new: true,
     }
 }
 
@@ -149,4 +150,21 @@ proptest! {
             enter(&mut line, *one);
         }
     }
+}
+
+#[test]
+fn of_the_lowest_that_are_new_the_last_gives_way() {
+    let mut line = line();
+    let of = |order, priority, is_new| Waiter { priority, is_new, ..waiter(order, "t") };
+    line.enter(of(1, Priority::Normal, true));
+    line.enter(of(2, Priority::Background, true));
+    line.set_aside(Mono(9), of(3, Priority::Background, true));
+    line.enter(of(4, Priority::Background, false));
+    let gives_way = |line: &Line, to| line.gives_way_to(to).map(|action| action.0);
+    assert_eq!(gives_way(&line, Priority::Interactive), Some(3));
+    assert!(line.leave(&Place { due: Mono(9), order: 3, round: None }, &of(3, Priority::Background, true)));
+    assert_eq!(gives_way(&line, Priority::Normal), Some(2));
+    assert_eq!(gives_way(&line, Priority::Background), None);
+    assert_eq!(serve_all(&mut line, |_| true), [1, 2, 4]);
+    assert_eq!(gives_way(&line, Priority::Interactive), None, "what has left gives no place");
 }

@@ -11,7 +11,7 @@ use forbear_core::breaker::Circuit;
 use forbear_core::classify::{Closes, Kind};
 use forbear_core::command::Command;
 use forbear_core::effect::Evidence;
-use forbear_core::event::Fact;
+use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, AttemptNo};
 use forbear_core::input::{HeadSeen, Request};
 use forbear_core::policy::{Limits, Rank};
@@ -134,20 +134,18 @@ impl World<'_> {
                     self.fail("content_is_kept", |_| format!("a{}: forgotten before its end is durable", action.0));
                 }
             }
-            Command::Append { event, .. } => {
-                let of_write = |c: &super::calls::Call| c.request.rank.writes() || c.request.journal_before;
-                if let (Fact::ActionSent { attempt }, Some(action)) = (&event.fact, event.action)
-                    && self.calls.get(action).is_some_and(of_write)
-                {
-                    self.check_pace(by, action);
-                    self.check_circuits(by, action, *attempt);
-                }
-                let at = self.now;
-                if let Some(node) = self.node_mut(by) {
-                    node.ledger.switches(&event.fact, at);
-                }
-            }
-            Command::ReadBody { .. } => {}
+            Command::Append { .. } | Command::ReadBody { .. } => {}
+        }
+    }
+
+    /// A write's attempt is decided when it is written, and leaves when that is durable.
+    pub(super) fn check_decided(&mut self, by: u32, event: &Event) {
+        let (Fact::ActionSent { attempt }, Some(action)) = (&event.fact, event.action) else { return };
+        let of_write = self.calls.get(action).is_some_and(|c| c.request.rank.writes() || c.request.journal_before);
+        // Written again after a failure, it was decided before.
+        if of_write && !self.tally.thawing {
+            self.check_pace(by, action);
+            self.check_circuits(by, action, *attempt);
         }
     }
 

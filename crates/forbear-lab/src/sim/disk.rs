@@ -22,6 +22,7 @@ impl World<'_> {
             let behind = if behind { " behind" } else { "" };
             format!("  {}> append {}{behind}{who} {}", w.tag(by), event.seq.0, fact(&event.fact))
         });
+        self.check_decided(by, &event);
         self.check_event(by, &event);
         if matches!(event.fact, Fact::CallJoined { .. }) {
             self.cover(Seen::Joined);

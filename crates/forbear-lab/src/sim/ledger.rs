@@ -156,16 +156,14 @@ impl Ledger {
                 Ok(())
             }
             fact => {
-                // Else it was heard when it was decided. Read back, it counts from the clock that is read now, or where that is
-                // behind from the one that wrote it.
-                if how == Reading::Afresh {
-                    self.switches(fact, Now { wall: known.now.wall.max(event.at), ..known.now });
-                    if let Fact::CircuitOpened(opened) = fact {
-                        // Not longer than if it had opened now.
-                        let rule = &known.policies[known.loaded].settings.breakers;
-                        let longest = known.now.mono.plus_ms(rule.open_ms(&opened.circuit));
-                        self.circuits.entry(opened.circuit.clone()).and_modify(|until| *until = longest.min(*until));
-                    }
+                match how {
+                    Reading::Live => self.switches(fact, at),
+                    // Decided while nothing could be written: then by which clock is not known where that was stepped.
+                    Reading::Thawing if known.clock_stepped && matches!(fact, Fact::CircuitOpened(_)) => {}
+                    Reading::Thawing => self.switches(fact, decided(event, at)),
+                    // Known already.
+                    Reading::Again => {}
+                    Reading::Afresh => self.switches_at_the_start(fact, event.at, known),
                 }
                 Ok(())
             }
@@ -173,7 +171,7 @@ impl Ledger {
     }
 
     /// A circuit opens or closes.
-    pub(super) fn switches(&mut self, fact: &Fact, at: Now) {
+    fn switches(&mut self, fact: &Fact, at: Now) {
         match fact {
             Fact::CircuitOpened(opened) => {
                 self.circuits.insert(opened.circuit.clone(), at.mono_at(opened.until));
@@ -182,6 +180,17 @@ impl Ledger {
                 self.circuits.remove(circuit);
             }
             _ => {}
+        }
+    }
+
+    /// Read back, a circuit counts from the clock that is read now, or where that is behind from the one that wrote it; and
+    /// not longer than if it had opened now.
+    fn switches_at_the_start(&mut self, fact: &Fact, written: Wall, known: &Known<'_>) {
+        self.switches(fact, Now { wall: known.now.wall.max(written), ..known.now });
+        if let Fact::CircuitOpened(opened) = fact {
+            let rule = &known.policies[known.loaded].settings.breakers;
+            let longest = known.now.mono.plus_ms(rule.open_ms(&opened.circuit));
+            self.circuits.entry(opened.circuit.clone()).and_modify(|until| *until = longest.min(*until));
         }
     }
 
