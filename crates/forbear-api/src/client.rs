@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use crate::control::{
-    ActionQuery, ActionRow, ActionStory, Cancelled, Named, Page, Ready, Reopened, Report, RouteSuggestions, Scopes,
+    ActionQuery, ActionRow, ActionStory, Cancelled, CircuitRows, ConfigReloaded, Live, LiveQuery, Named, Page, Ready,
+    Reopened, Report, RouteSuggestions, Scopes,
 };
 use crate::problem::Problem;
 
@@ -105,6 +106,25 @@ impl Client {
     pub async fn reopen(&self, what: Named, id: &str) -> Result<Reopened, ClientError> {
         let target = format!("/-/v1/{}s/{}/reopen", what.as_str(), escaped(id));
         let (status, body) = self.call(Method::POST, &target).await?;
+        if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
+    }
+
+    /// What waits or is on the wire, oldest first.
+    pub async fn live(&self, query: &LiveQuery) -> Result<Live, ClientError> {
+        let wanted = [("task", &query.task), ("scope", &query.scope)];
+        let wanted =
+            wanted.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(value.as_deref()?))));
+        self.get(&format!("/-/v1/live?{}", wanted.collect::<Vec<_>>().join("&"))).await
+    }
+
+    /// What is not sent for a while, because it failed again and again.
+    pub async fn circuits(&self) -> Result<CircuitRows, ClientError> {
+        self.get("/-/v1/circuits").await
+    }
+
+    /// Makes the server read its configuration again.
+    pub async fn reload_config(&self) -> Result<ConfigReloaded, ClientError> {
+        let (status, body) = self.call(Method::POST, "/-/v1/config/reload").await?;
         if status.is_success() { read(&body) } else { Err(refused(status, &body)) }
     }
 

@@ -132,6 +132,10 @@ pub struct Standing {
     pub waits_for: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_allowed_at: Option<At>,
+    /// The how manyth it is of those who wait at its home, by when they came. Turns go by priority, lane, credential and task, so
+    /// that a later one may leave before. Null where nobody counted.
+    #[serde(default)]
+    pub place: Option<u32>,
     pub attempts: u32,
     pub waited_ms: u64,
 }
@@ -316,4 +320,75 @@ pub struct Reopened {
     pub id: String,
     /// It was cancelled before.
     pub was_cancelled: bool,
+}
+
+/// What reading the configuration again did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConfigReloaded {
+    /// The name of the policy in force from now on.
+    pub policy: String,
+    /// It is another than before.
+    pub changed: bool,
+    /// Keys whose new values hold after the next start.
+    pub needs_restart: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+/// Which of the live actions: all where nothing is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub struct LiveQuery {
+    pub task: Option<String>,
+    /// A home scope, as the register names it.
+    pub scope: Option<String>,
+}
+
+/// An action that waits or is on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LiveRow {
+    pub action: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: At,
+    pub provider: String,
+    pub scope: String,
+    pub route: String,
+    pub request_class: String,
+    pub task: String,
+    pub run: String,
+    #[serde(flatten)]
+    pub now: Standing,
+}
+
+/// What this server has in line and on the wire, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Live {
+    pub items: Vec<LiveRow>,
+    /// There are more than one answer holds.
+    pub cut: bool,
+}
+
+/// What is not sent for a while, because it failed again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CircuitRow {
+    /// `request`, `path`, `credential`, `endpoint` or `scope`.
+    pub kind: String,
+    /// The scope or the credential's account, as the register names it.
+    pub scope: String,
+    pub run: Option<String>,
+    pub route: Option<String>,
+    /// The last failure's; null where no answer came.
+    pub status: Option<u16>,
+    pub code: Option<String>,
+    pub failures: u32,
+    /// From then on one call is let through, and what becomes of it decides.
+    #[schema(value_type = String, format = DateTime)]
+    pub until: At,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CircuitRows {
+    pub items: Vec<CircuitRow>,
+    /// There are more than one answer holds.
+    pub cut: bool,
 }

@@ -10,7 +10,7 @@ pub mod problem;
 pub use at::At;
 pub use client::{Client, ClientError};
 pub use control::{
-    ActionQuery, ActionRow, ActionStory, Cancelled, Named, Page, Ready, Reopened, ScopeLimits, ScopeRow, Scopes,
-    Standing, StoryEvent, Window,
+    ActionQuery, ActionRow, ActionStory, Cancelled, ConfigReloaded, Named, Page, Ready, Reopened, ScopeLimits,
+    ScopeRow, Scopes, Standing, StoryEvent, Window,
 };
 pub use problem::{ErrorShape, Kind, Problem, problem_body};

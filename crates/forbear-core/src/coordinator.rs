@@ -136,6 +136,7 @@ impl Coordinator {
                 let digest = settings.digest;
                 self.use_settings(settings);
                 self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
+                self.use_home_rules(now, &mut out);
             }
             Input::Refused { action, attempt, scope, lane, head } => {
                 self.close_scope(now, &scope, &lane, (action, attempt), &head.classification, &mut out);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::{ActionId, ScopeId, Seq};
 use crate::lane::Lane;
 use crate::line::{Line, Place, Waiter};
-use crate::pacer::Ask;
+use crate::pacer::{Ask, Rate};
 use crate::policy::{Limits, Priority};
 use crate::register::{Scope, Turn, WaitReason};
 use crate::time::Mono;
@@ -40,10 +40,19 @@ impl Home {
         }
     }
 
-    pub fn set_limits(&mut self, limits: Limits) {
+    fn set_limits(&mut self, limits: Limits) {
         self.scope.slots_max = limits.max_concurrent_requests;
         self.line.set_weights(limits.weights);
         self.limits = limits;
+    }
+
+    /// These limits and rates from now on. True: they are others.
+    pub fn keep_to(&mut self, now: Mono, limits: Limits, rates: &[Rate]) -> bool {
+        let are_others = self.limits != limits;
+        if are_others {
+            self.set_limits(limits);
+        }
+        self.scope.declare(now, rates) || are_others
     }
 
     #[must_use]
@@ -70,18 +79,25 @@ impl Home {
         self.narrow.iter()
     }
 
-    /// Makes sure of the lane's scopes, with the limits that it brings. `known` says what the journal knew of one. True: what
-    /// one of them allows has changed.
-    pub fn open_lane(&mut self, now: Mono, lane: &Lane, mut known: impl FnMut(&ScopeId, &mut Scope)) -> bool {
+    /// Makes sure of the lane's scopes, with the limits that it brings where those are `current`. `known` says what the journal
+    /// knew of one. True: what one of them allows has changed.
+    pub fn open_lane(
+        &mut self,
+        now: Mono,
+        lane: &Lane,
+        current: bool,
+        mut known: impl FnMut(&ScopeId, &mut Scope),
+    ) -> bool {
         let mut changed = false;
         for narrow in lane.narrow() {
             let slots_max = narrow.max_concurrent_requests.unwrap_or(u32::MAX);
-            if !self.narrow.contains_key(&narrow.scope) {
+            let is_new = !self.narrow.contains_key(&narrow.scope);
+            if is_new {
                 let mut scope = Scope::new(slots_max);
                 known(&narrow.scope, &mut scope);
                 self.narrow.insert(narrow.scope.clone(), scope);
             }
-            if let Some(scope) = self.narrow.get_mut(&narrow.scope) {
+            if let Some(scope) = self.narrow.get_mut(&narrow.scope).filter(|_| is_new || current) {
                 changed |= std::mem::replace(&mut scope.slots_max, slots_max) != slots_max;
                 changed |= scope.declare(now, &narrow.rates);
             }
@@ -270,7 +286,7 @@ mod tests {
         let mut home = Home::new(Limits::default());
         let (waits, busy, idle) = (lane("p/a/waits"), lane("p/a/busy"), lane("p/a/idle"));
         for lane in [&waits, &busy, &idle] {
-            home.open_lane(Mono(0), lane, |_, _| ());
+            home.open_lane(Mono(0), lane, true, |_, _| ());
         }
         let tenant = TenantId::new("p/a");
         let task = TaskId::new("t");

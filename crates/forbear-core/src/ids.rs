@@ -161,6 +161,15 @@ name!(
     /// An upstream API known by name.
     ProviderName
 );
+
+impl ScopeId {
+    /// The name of the provider whose quota it is.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        self.0.split_once('/').map_or(&*self.0, |(provider, _)| provider)
+    }
+}
+
 name!(
     /// A route template, `POST /v1/charges/{id}`; never a path with identifiers in it.
     Route

@@ -1,5 +1,6 @@
 //! What the driver tells the core. Everything that can happen to an action is one of these.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::classify::Classification;
@@ -15,6 +16,13 @@ use crate::time::Wall;
 
 /// Actions that a cancel ends in one visit, which takes some milliseconds.
 pub const CANCELLED_AT_ONCE: usize = 1_000;
+
+/// What a policy says of a provider's home scopes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeRule {
+    pub limits: Limits,
+    pub rates: Arc<[Rate]>,
+}
 
 /// What a person cancels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +109,8 @@ pub struct Settings {
     pub breakers: crate::breaker::BreakerRule,
     /// Actions of something cancelled that end in one visit. The others follow at once, and none of them leaves meanwhile.
     pub cancelled_at_once: usize,
+    /// What each provider's home scopes keep to.
+    pub homes: BTreeMap<ProviderName, HomeRule>,
     pub digest: Digest,
 }
 
@@ -115,6 +125,8 @@ pub struct Request {
     pub scope: ScopeId,
     /// The credential, where its account has several.
     pub tenant: Option<TenantId>,
+    /// The policy that it was understood by. What that says of its scopes holds while it is the one in force.
+    pub policy: Digest,
     pub limits: Limits,
     pub quota: Quota,
     pub route: Route,

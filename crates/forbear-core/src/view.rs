@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::action::live::{Live, Stage};
+use crate::breaker::Opened;
 use crate::classify::Window;
 use crate::coordinator::Coordinator;
 use crate::effect::Effect;
 use crate::home::{Home, Wants};
-use crate::ids::{ActionId, ScopeId};
+use crate::ids::{ActionId, ClassName, ProviderName, Route, RunId, ScopeId, TaskId};
+use crate::input::Request;
 use crate::policy::Limits;
 use crate::register::{Scope, Turn, WaitReason, closed_wall};
 use crate::time::{Mono, Now, Wall};
+
+/// Actions that one look walks over; more would hold others up.
+pub const LOOKED_AT_MAX: usize = 10_000;
 
 /// One row of the register.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +40,20 @@ pub struct ScopeView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveView {
     pub action: ActionId,
+    pub task: TaskId,
+    pub run: RunId,
+    pub provider: ProviderName,
+    /// Its home.
+    pub scope: ScopeId,
+    pub route: Route,
+    pub class: ClassName,
+    pub came: Wall,
     pub stage: &'static str,
     pub waits_for: Option<WaitReason>,
     pub next_allowed_at: Option<Wall>,
+    /// The how manyth it is of those who wait at its home, by when they came. Turns go by priority, lane, tenant and task, so that
+    /// a later one may leave before. None where so many wait that counting them would hold others up.
+    pub place: Option<u32>,
     pub attempts: u32,
     /// Up to now.
     pub waited_ms: u64,
@@ -93,10 +109,38 @@ impl Coordinator {
         self.live.get(&action).map(|live| self.view(now, live))
     }
 
-    /// Everything in line or on the wire, at most `max`, oldest first.
+    /// The same with its place, which walks over its line.
     #[must_use]
-    pub fn live_views(&self, now: Now, max: usize) -> Vec<LiveView> {
-        self.live.values().take(max).map(|live| self.view(now, live)).collect()
+    pub fn placed_view(&self, now: Now, action: ActionId) -> Option<LiveView> {
+        self.live.get(&action).map(|live| LiveView { place: self.place(live), ..self.view(now, live) })
+    }
+
+    /// Everything in line or on the wire that is `wanted`, at most `max`, oldest first. No place is counted.
+    #[must_use]
+    pub fn live_views(&self, now: Now, max: usize, wanted: impl Fn(&Request) -> bool) -> Vec<LiveView> {
+        self.live.values().filter(|live| wanted(&live.request)).take(max).map(|live| self.view(now, live)).collect()
+    }
+
+    /// Of the oldest [`LOOKED_AT_MAX`] actions those that wait for so long already.
+    pub fn waiting_for(&self, now: Now, at_least_ms: u64) -> impl Iterator<Item = ActionId> {
+        let is_long = move |live: &&Box<Live>| matches!(live.stage, Stage::Waiting { since, .. } if now.mono.ms_since(since) >= at_least_ms);
+        self.live.values().take(LOOKED_AT_MAX).filter(is_long).map(|live| live.request.action)
+    }
+
+    /// What is not sent for a while, at most `max`.
+    #[must_use]
+    pub fn circuits(&self, max: usize) -> Vec<Opened> {
+        self.durable.circuits.iter().take(max).cloned().collect()
+    }
+
+    fn place(&self, live: &Live) -> Option<u32> {
+        let home = self.scopes.get(&live.request.scope)?;
+        if !matches!(live.stage, Stage::Waiting { .. }) || home.delayed() > LOOKED_AT_MAX {
+            return None;
+        }
+        let order_of = |action| self.live.get(&action).map_or(u64::MAX, |live| live.order);
+        let before = home.waiting().filter(|action| order_of(*action) < live.order).count();
+        u32::try_from(before + 1).ok()
     }
 
     fn view(&self, now: Now, live: &Live) -> LiveView {
@@ -108,8 +152,17 @@ impl Coordinator {
             Stage::Relaying(_) => ("relaying", None, now.mono),
             Stage::Telling(_) => ("telling", None, now.mono),
         };
+        let r = &live.request;
         LiveView {
-            action: live.request.action,
+            action: r.action,
+            task: r.task.clone(),
+            run: r.run.clone(),
+            provider: r.provider.clone(),
+            scope: r.scope.clone(),
+            route: r.route.clone(),
+            class: r.class.clone(),
+            came: now.wall_at(live.came),
+            place: None,
             stage,
             waits_for: waits.map(|(reason, _)| reason),
             next_allowed_at: waits.and_then(|(_, at)| at).map(|at| now.wall_at(at)),

@@ -13,6 +13,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot be read fails its test")]
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,6 +173,7 @@ fn settings() -> Arc<Settings> {
         pacing: PacingRule { release_gap_ms: 200, jitter_ms: 250, target_share_bp: 9_500, arrival_spread_ms: 0 },
         breakers: BreakerRule::default(),
         cancelled_at_once: 2,
+        homes: BTreeMap::default(),
         digest: Digest([1; 32]),
     })
 }
@@ -202,6 +204,7 @@ fn request<'a>(
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/s"),
         tenant: None,
+        policy: Digest([1; 32]),
         limits: Limits {
             max_delayed_requests: u32::try_from(number("line", 25)).unwrap(),
             max_concurrent_requests: u32::try_from(number("slots", 2)).unwrap(),

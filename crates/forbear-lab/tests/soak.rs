@@ -65,6 +65,7 @@ impl Soak {
             pacing: policy.pacing,
             breakers: policy.breakers,
             cancelled_at_once: CANCELLED_AT_ONCE,
+            homes: Default::default(),
             digest: Digest([1; 32]),
         };
         let mut durable = Durable::default();
@@ -222,6 +223,7 @@ impl Soak {
             provider: ProviderName::new("p"),
             scope: ScopeId::new(&format!("p/{}", scope_of(action))),
             tenant: None,
+            policy: Digest([1; 32]),
             limits: Limits::default(),
             quota: Quota::default(),
             route: Route::new("POST /v1/x"),

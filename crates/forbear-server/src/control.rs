@@ -6,7 +6,9 @@
 //! token. The shard is reached through the few functions of [`Control`] only.
 
 mod cancel;
+mod config;
 mod guard;
+mod live;
 mod openapi;
 mod private;
 mod reads;
@@ -26,8 +28,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
-use forbear_api::control::{Ready, Scopes};
+use forbear_api::control::{LiveQuery, Ready, Scopes};
 use forbear_api::problem::Kind;
+use forbear_core::breaker::Opened;
 use forbear_core::ids::{ActionId, TenantId};
 use forbear_core::policy::Compiled;
 use forbear_core::view::LiveView;
@@ -36,6 +39,7 @@ use tokio::sync::Semaphore;
 use reply::problem;
 
 use cancel::{Cancel, Reopen};
+pub use config::Reloading;
 pub(crate) use private::write_address;
 pub use rows::{scope_row, scopes_of};
 pub use story::text_of;
@@ -52,10 +56,13 @@ pub(crate) const ADDRESSES: &[(&str, &str)] = &[
     ("GET", "/-/problems/{slug}"),
     ("GET", "/-/v1/openapi.json"),
     ("GET", "/-/v1/scopes"),
+    ("GET", "/-/v1/live"),
+    ("GET", "/-/v1/circuits"),
     ("GET", "/-/v1/actions"),
     ("GET", "/-/v1/actions/{id}"),
     ("GET", "/-/v1/report"),
     ("GET", "/-/v1/routes/suggestions"),
+    ("POST", "/-/v1/config/reload"),
     ("DELETE", "/-/v1/actions/{id}"),
     ("DELETE", "/-/v1/tasks/{id}"),
     ("POST", "/-/v1/tasks/{id}/reopen"),
@@ -78,12 +85,17 @@ pub struct Control {
     pub scopes: Ask<Scopes>,
     /// What an action does right now, if it has not ended.
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
+    /// Everything that waits or is on the wire and is wanted, so many at most.
+    pub all_live: Arc<dyn Fn(&LiveQuery, usize) -> Vec<LiveView> + Send + Sync>,
+    /// What is not sent for a while, so many at most.
+    pub circuits: Arc<dyn Fn(usize) -> Vec<Opened> + Send + Sync>,
     pub caught_up: Ask<CatchingUp>,
     pub cancel: Cancel,
     pub reopen: Reopen,
     pub owner_of: OwnerOf,
     /// The policy in force.
-    pub policy: Arc<Compiled>,
+    pub policy: Ask<Arc<Compiled>>,
+    pub reload: Ask<Reloading>,
     /// Host names, beside loopback's and any IP address, under which the server may be called.
     pub names: Vec<String>,
 }
@@ -100,6 +112,8 @@ pub fn router(control: Control) -> Router {
     let with_token = Router::new()
         .route("/-/v1/openapi.json", get(openapi::document))
         .route("/-/v1/scopes", get(scopes))
+        .route("/-/v1/live", get(live::live))
+        .route("/-/v1/circuits", get(live::circuits))
         .route("/-/v1/actions", get(reads::actions))
         .route("/-/v1/actions/{id}", get(reads::action).delete(cancel::action))
         .route("/-/v1/report", get(report::report))
@@ -107,6 +121,7 @@ pub fn router(control: Control) -> Router {
         .route("/-/v1/tasks/{id}", delete(cancel::task))
         .route("/-/v1/tasks/{id}/reopen", post(cancel::reopen_task))
         .route("/-/v1/runs/{id}", delete(cancel::run))
+        .route("/-/v1/config/reload", post(config::reload))
         .route("/-/v1/runs/{id}/reopen", post(cancel::reopen_run))
         .method_not_allowed_fallback(reply::method_not_allowed)
         .route_layer(middleware::from_fn_with_state(shared.clone(), guard::token));

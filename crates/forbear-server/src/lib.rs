@@ -9,6 +9,7 @@ pub mod journal;
 pub mod keys;
 mod mailbox;
 pub mod outside;
+pub mod reload;
 pub mod serve;
 pub mod shard;
 mod surface;

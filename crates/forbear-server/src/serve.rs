@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
 use forbear_api::client::TOKEN_FILE;
@@ -11,7 +11,7 @@ use forbear_core::command::Commands;
 use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::{Durable, SNAPSHOT_VERSION};
 use forbear_core::event::Event;
-use forbear_core::input::{CANCELLED_AT_ONCE, Settings};
+use forbear_core::input::Settings;
 use forbear_store::{Reopened, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -29,6 +29,7 @@ use crate::http::serve as listener;
 use crate::journal::Journal;
 use crate::keys::{KeyError, Keys, Missing};
 use crate::outside::{OpenJournal, Opened, Outside};
+use crate::reload::{self, Reload, Started};
 use crate::shard::Shard;
 use crate::surface;
 
@@ -65,6 +66,7 @@ pub struct Running {
     addr: SocketAddr,
     data_dir: PathBuf,
     shard: Arc<Shard>,
+    reload: Arc<Reload>,
     stop: oneshot::Sender<()>,
     listening: JoinHandle<()>,
 }
@@ -110,17 +112,11 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     let Outside { clock, chance, listener: listening, dialler, open_journal } = outside;
     let data_dir = loaded.data_dir()?;
     let settings = loaded.settings.clone();
+    let started = Started { file: loaded.file, overrides: loaded.overrides, settings: settings.clone() };
     let addr = settings.listen;
     let addr = listening.local_addr().map_err(|source| StartError::Listen { addr, source })?;
     let compiled = Arc::new(loaded.compiled);
-    let core_settings = Arc::new(Settings {
-        task: compiled.policy.task,
-        backoff: compiled.policy.backoff,
-        pacing: compiled.policy.pacing,
-        breakers: compiled.policy.breakers,
-        cancelled_at_once: CANCELLED_AT_ONCE,
-        digest: compiled.digest,
-    });
+    let core_settings = Arc::new(reload::core_settings(&compiled));
 
     let cell = Arc::new(OnceLock::new());
     let options = forbear_store::Options {
@@ -164,7 +160,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     };
     let gateway = Arc::new(Gateway {
         shard: Arc::clone(&shard),
-        table,
+        table: RwLock::new(Arc::new(table)),
         pool: Pool::keeping(dialler, tls, keep),
         chance,
         hop: Hop::new(&keys),
@@ -181,11 +177,9 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         journal_before: settings.journal_reads == JournalReads::Before,
         told: Told::default(),
     });
-    for provider in gateway.table.providers() {
-        let connections = provider.compiled.contract.warm_connections;
-        gateway.pool.keep_warm(&provider.origin, usize::try_from(connections).unwrap_or(usize::MAX));
-    }
-    let own = surface::build(token, data_dir.clone(), &gateway, vec![addr.ip().to_string()]);
+    gateway.keep_warm(&gateway.table());
+    let reload = Arc::new(Reload::new(Arc::clone(&gateway), &started));
+    let own = surface::build(token, data_dir.clone(), &gateway, &reload, vec![addr.ip().to_string()]);
     let options = listener::ServeOptions {
         connections_max: usize::try_from(settings.connections_max).unwrap_or(usize::MAX),
         head_timeout: Duration::from_secs(settings.header_read_seconds),
@@ -228,7 +222,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         }
         ended.close().await;
     });
-    Ok(Running { addr, data_dir, shard, stop, listening })
+    Ok(Running { addr, data_dir, shard, reload, stop, listening })
 }
 
 type Found = (Box<dyn Journal>, Recovered, forbear_store::LogId);
@@ -266,6 +260,12 @@ impl Running {
     #[must_use]
     pub fn shard(&self) -> &Arc<Shard> {
         &self.shard
+    }
+
+    /// What reads its configuration again.
+    #[must_use]
+    pub const fn reload(&self) -> &Arc<Reload> {
+        &self.reload
     }
 
     /// Drains: not ready, no new calls, what waits is answered, what is in flight has `drain_seconds`.

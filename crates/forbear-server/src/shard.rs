@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forbear_audit::seal::Sealed;
 use forbear_core::advice::Advisable;
+use forbear_core::breaker::Opened;
 use forbear_core::command::{Command, Commands, Dispatch};
 use forbear_core::coordinator::Coordinator;
 use forbear_core::event::{Event, Fact};
 use forbear_core::ids::{ActionId, AttemptNo};
-use forbear_core::input::{BodyEnd, Input, Request, Settings};
+use forbear_core::input::{BodyEnd, Input, Request};
 use forbear_core::time::Mono;
 use forbear_core::view::{LiveView, ScopeView};
 use forbear_store::{Batch, Progress};
@@ -31,7 +32,7 @@ use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 use cancel::Written;
 
-pub use cancel::Cancelled;
+pub use cancel::Decided;
 
 /// Events between two snapshots: a start replays at most so many, and what came while one was taken.
 const SNAPSHOT_EVERY_EVENTS: u64 = 200_000;
@@ -232,7 +233,19 @@ impl Shard {
     #[must_use]
     pub fn live_action(&self, action: ActionId) -> Option<LiveView> {
         let now = self.clock.now();
-        self.lock().core.live_view(now, action)
+        self.lock().core.placed_view(now, action)
+    }
+
+    /// What waits or is on the wire, oldest first.
+    #[must_use]
+    pub fn live(&self, max: usize, wanted: impl Fn(&Request) -> bool) -> Vec<LiveView> {
+        let now = self.clock.now();
+        self.lock().core.live_views(now, max, wanted)
+    }
+
+    #[must_use]
+    pub fn circuits(&self, max: usize) -> Vec<Opened> {
+        self.lock().core.circuits(max)
     }
 
     /// Whether somebody still waits for the action's result.
@@ -250,10 +263,6 @@ impl Shard {
     #[must_use]
     pub fn calls(&self) -> usize {
         self.lock().calls.len()
-    }
-
-    pub fn load_policy(&self, settings: Arc<Settings>, by: String) {
-        self.note(Input::PolicyLoaded { settings, by });
     }
 
     /// Ready when nothing is live any more.

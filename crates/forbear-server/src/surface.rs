@@ -12,6 +12,7 @@ use tower_service::Service as _;
 use crate::control::{Control, ControlToken, router, scopes_of};
 use crate::gateway::{Gateway, owner_of};
 use crate::http::relay::AgentBody;
+use crate::reload::Reload;
 
 /// Scopes shown at once.
 const SCOPES_MAX: usize = 10_000;
@@ -21,12 +22,14 @@ pub(crate) fn build(
     token: ControlToken,
     data_dir: std::path::PathBuf,
     gateway: &Arc<Gateway>,
+    reload: &Arc<Reload>,
     names: Vec<String>,
 ) -> Router {
     let shard = &gateway.shard;
     let (ready, scopes, live, cancel) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
-    let reopen = Arc::clone(shard);
-    let (gateway, policy) = (Arc::clone(gateway), Arc::clone(&gateway.table.compiled));
+    let (reopen, all_live, circuits) = (Arc::clone(shard), Arc::clone(shard), Arc::clone(shard));
+    let (gateway, policy) = (Arc::clone(gateway), Arc::clone(gateway));
+    let reload = Arc::clone(reload);
     let journal = Arc::clone(shard);
     router(Control {
         token,
@@ -37,6 +40,11 @@ pub(crate) fn build(
         }),
         scopes: Arc::new(move || scopes_of(&scopes.scopes(SCOPES_MAX + 1), SCOPES_MAX)),
         live: Arc::new(move |action| live.live_action(action)),
+        all_live: Arc::new(move |query, max| {
+            let is = |wanted: &Option<String>, has: &str| wanted.as_deref().is_none_or(|wanted| wanted == has);
+            all_live.live(max, |r| is(&query.task, r.task.as_str()) && is(&query.scope, r.scope.as_str()))
+        }),
+        circuits: Arc::new(move |max| circuits.circuits(max)),
         caught_up: Arc::new(move || {
             let journal = Arc::clone(&journal);
             Box::pin(async move { journal.caught_up().await })
@@ -56,7 +64,11 @@ pub(crate) fn build(
             })
         }),
         owner_of: Arc::new(move |provider, fields| owner_of(&gateway, provider, fields)),
-        policy,
+        policy: Arc::new(move || Arc::clone(&policy.table().compiled)),
+        reload: Arc::new(move || {
+            let reload = Arc::clone(&reload);
+            Box::pin(async move { reload.reload("control API").await })
+        }),
         names,
     })
 }

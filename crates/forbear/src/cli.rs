@@ -58,6 +58,10 @@ pub(crate) enum Command {
     ExplainResponse(Explain),
     /// What is known of each quota: when it opens, what is left, who waits
     Scopes(Server),
+    /// What waits or is on the wire right now, oldest first
+    Live(Live),
+    /// What failed again and again and is not sent for a while
+    Circuits(Server),
     /// What was asked, newest first
     Actions(Actions),
     /// One action's whole story
@@ -194,6 +198,8 @@ pub(crate) enum Config {
     },
     /// The JSON Schema of the file, for editors
     Schema,
+    /// Have the server read its file again; no call is dropped, and a file with faults changes nothing
+    Reload(Server),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -256,6 +262,18 @@ pub(crate) struct Suggest {
     /// From when on: RFC 3339, or before the newest event on record (90m, 7d)
     #[arg(long, value_name = "WHEN", default_value = "24h")]
     pub(crate) since: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Live {
+    /// Only of this task
+    #[arg(long)]
+    pub(crate) task: Option<String>,
+    /// Only of this account, as `forbear scopes` names it
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod drill;
 pub(crate) mod explain;
 pub(crate) mod lab;
+pub(crate) mod live;
 pub(crate) mod own;
 pub(crate) mod providers;
 pub(crate) mod report;

@@ -37,7 +37,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments, output: Output) -> anyhow::Result<failure::Exit> {
     match &arguments.command {
-        Command::Config(command) => commands::config::run(command, output),
+        Command::Config(command) if !matches!(command, cli::Config::Reload(_)) => {
+            commands::config::run(command, output)
+        }
         Command::Providers(of) => commands::providers::list(of, output),
         Command::Provider { name, of } => commands::providers::show(name, of, output),
         Command::ExplainResponse(options) => commands::explain::run(options, output),
@@ -56,6 +58,8 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Drill(options) => commands::drill::run(options, output).await,
         Command::Lab(cli::Lab::Provider(options)) => commands::lab::provider(options).await,
         Command::Scopes(server) => commands::scopes::run(server, output).await,
+        Command::Live(options) => commands::live::run(options, output).await,
+        Command::Circuits(server) => commands::live::circuits(server, output).await,
         Command::Actions(options) => commands::actions::run(options, output).await,
         Command::Action { id, what: None, server } => commands::action::run(id, server, output).await,
         Command::Action { id, what: Some(cli::Act::Cancel), server } => {
@@ -65,6 +69,7 @@ async fn served(command: &Command, output: Output) -> anyhow::Result<failure::Ex
         Command::Routes(cli::Routes::Suggest(options)) => commands::routes::suggest(options, output).await,
         Command::Task(act) => commands::cancel::whole(Named::Task, act, output).await,
         Command::Run(act) => commands::cancel::whole(Named::Run, act, output).await,
+        Command::Config(cli::Config::Reload(server)) => commands::config::reload(server, output).await,
         Command::Config(_)
         | Command::Providers(_)
         | Command::Provider { .. }

@@ -1,5 +1,7 @@
 //! A call comes in: is it one we know, may it be sent at all, now, or when?
 
+use std::sync::Arc;
+
 use crate::action::live::{Live, Stage};
 use crate::action::observe;
 use crate::action::repeat::Repeat;
@@ -181,23 +183,39 @@ impl Coordinator {
                 scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
             }
         };
+        let mut is_new = false;
         let home = self.scopes.entry(request.scope.clone()).or_insert_with(|| {
+            is_new = true;
             let mut home = Home::new(request.limits);
             known(&request.scope, &mut home.scope);
             home
         });
-        let mut changed = home.limits != request.limits;
-        if changed {
-            home.set_limits(request.limits);
+        // A call that was understood by a policy of before says nothing of what holds now.
+        let is_current = request.policy == self.settings.digest;
+        let mut changed = false;
+        if is_new || is_current {
+            changed = home.keep_to(now.mono, request.limits, &request.quota.rates);
         }
-        changed |= home.scope.declare(now.mono, &request.quota.rates);
         let before = home.narrow_len();
-        changed |= home.open_lane(now.mono, &request.quota.lane, known);
+        changed |= home.open_lane(now.mono, &request.quota.lane, is_current, known);
         self.narrow_scopes += home.narrow_len() - before;
         changed
     }
 
-    /// A policy that was loaded since comes with its first call: who stands in line before that call may have a slot now.
+    /// A policy was loaded: whoever stands in line may have a slot now.
+    pub(crate) fn use_home_rules(&mut self, now: Now, out: &mut Commands) {
+        let settings = Arc::clone(&self.settings);
+        let ruled = self.scopes.iter_mut().filter_map(|(id, home)| {
+            let rule = settings.homes.get(id.provider())?;
+            home.keep_to(now.mono, rule.limits, &rule.rates).then(|| id.clone())
+        });
+        for scope in ruled.collect::<Vec<_>>() {
+            self.pump(now, &scope, out);
+        }
+    }
+
+    /// What a policy says of the scopes below a home comes with its first call there: who stands in line before that call may
+    /// have a slot now.
     fn use_limits(&mut self, now: Now, request: &Request, out: &mut Commands) {
         let changed = self.use_quota(now, request);
         if changed {
@@ -283,7 +301,7 @@ fn entry(now: Now, live: &Live, home: &Home, others_first: bool, delayed: usize)
         let why = "its scope opens later than a connection should be held";
         return Entry::End(Outcome::Deferred, why, Some(seconds));
     }
-    if delayed >= request.limits.max_delayed_requests as usize {
+    if delayed >= home.limits.max_delayed_requests as usize {
         return Entry::End(Outcome::Shed, "max_delayed_requests of its scope is reached", Some(seconds));
     }
     Entry::Line { due, reason, queue_end }

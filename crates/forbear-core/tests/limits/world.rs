@@ -103,6 +103,7 @@ impl World {
             pacing: policy.pacing,
             breakers: policy.breakers,
             cancelled_at_once: CANCELLED_AT_ONCE,
+            homes: Default::default(),
             digest: Digest([0; 32]),
         };
         Self {
@@ -277,6 +278,7 @@ impl World {
             provider: ProviderName::new("p"),
             scope: ScopeId::new(&format!("p/{}", self.calls[call as usize])),
             tenant: None,
+            policy: self.settings.digest,
             limits: self.limits,
             quota: Quota::default(),
             route: Route::new("GET /x"),

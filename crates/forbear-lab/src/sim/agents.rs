@@ -99,6 +99,7 @@ impl World<'_> {
             provider: self.fixtures.provider.clone(),
             scope: self.fixtures.scopes[intent.scope].clone(),
             tenant: intent.tenant.map(|tenant| self.fixtures.tenants[intent.scope][tenant].clone()),
+            policy: policy.settings.digest,
             limits: policy.limits,
             quota: self.quota(intent),
             route: self.fixtures.routes[intent.route].clone(),

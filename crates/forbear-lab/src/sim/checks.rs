@@ -229,7 +229,8 @@ impl World<'_> {
         if stage == Some("waiting") {
             let waits = |a: ActionId| node.core.live_view(now, a).is_some_and(|v| v.stage == "waiting");
             let line = self.calls.iter().filter(here).filter(|c| waits(c.request.action)).count();
-            if line > limits.max_delayed_requests as usize {
+            let most = self.plan.policies[self.policy].limits.max_delayed_requests.max(limits.max_delayed_requests);
+            if line > most as usize {
                 return self.fail("line_is_bounded", |_| format!("a{} waits as one of {line}", action.0));
             }
         }
@@ -243,10 +244,26 @@ impl World<'_> {
         let narrow_most =
             self.calls.get(action).and_then(|c| c.request.quota.lane.narrow().first()?.max_concurrent_requests);
         let narrow = self.calls.get(action).map(|c| self.intents[c.intent].narrow.clone()).unwrap_or_default();
+        // What a call says that was understood by a policy of before holds where nothing else is known.
+        let loaded = self.plan.policies[self.policy].settings.digest;
+        let surely = stage.is_some() && self.calls.get(action).is_some_and(|c| c.request.policy == loaded);
         if let Some(node) = self.node_mut(by) {
-            node.ledger.scopes[scope].limits.push((step, most, stage.is_some()));
+            node.ledger.scopes[scope].limits.push((step, most, surely));
             for scope in narrow {
-                node.ledger.scopes[scope].limits.push((step, narrow_most.unwrap_or(u32::MAX), stage.is_some()));
+                node.ledger.scopes[scope].limits.push((step, narrow_most.unwrap_or(u32::MAX), surely));
+            }
+        }
+    }
+
+    /// Every home that a process knows keeps to them at once.
+    pub(super) fn limits_are_loaded(&mut self, policy: usize) {
+        let most = self.plan.policies[policy].limits.max_concurrent_requests;
+        let (now, step) = (self.now, self.step);
+        for node in self.owner.iter_mut().chain(&mut self.old) {
+            for view in node.core.scopes_view(now, usize::MAX).iter().filter(|view| view.limits.is_some()) {
+                if let Some(scope) = self.fixtures.scopes.iter().position(|s| *s == view.scope) {
+                    node.ledger.scopes[scope].limits.push((step, most, true));
+                }
             }
         }
     }

@@ -10,6 +10,8 @@ use super::chance::Rng;
 use super::plan::index;
 
 /// Homes.
+/// Whose scopes they all are.
+pub(super) const PROVIDER: &str = "p";
 const HOMES_MAX: usize = 3;
 /// Below each home: two models, and a family of routes that cuts across them.
 const NARROW: [&str; 3] = ["family", "m0", "m1"];
@@ -35,7 +37,7 @@ pub(super) struct Fixtures {
 impl Default for Fixtures {
     fn default() -> Self {
         Self {
-            provider: ProviderName::new("p"),
+            provider: ProviderName::new(PROVIDER),
             scopes: scopes(),
             tenants: (0..HOMES_MAX).map(|n| ["one", "two"].map(|key| TenantId::new(&format!("s{n}-{key}")))).collect(),
             tasks: (0..TASKS_MAX).map(|n| TaskId::new(&format!("t{n}"))).collect(),

@@ -123,6 +123,7 @@ impl Schedule {
             .collect();
         faults(&mut chance.at(Site::Faults, 0, 0), &plan, kind, &mut atoms);
         stops(&mut chance.at(Site::Stops, 0, 0), &mut plan, &mut atoms);
+        plan.policies.iter_mut().for_each(Policy::rule_homes);
         for atom in &mut atoms {
             if atom.at_ms > plan.span_ms / 2 {
                 atom.at_ms += plan.gap_ms;

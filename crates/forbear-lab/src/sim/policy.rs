@@ -1,15 +1,17 @@
 //! What a schedule's policy says: the one in force at the start, and those that are loaded later. From then on calls carry
 //! its limits and rules; those that came before keep what they came with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forbear_core::breaker::BreakerRule;
-use forbear_core::ids::{Digest, PolicyMark};
-use forbear_core::input::{CANCELLED_AT_ONCE, Settings};
+use forbear_core::ids::{Digest, PolicyMark, ProviderName};
+use forbear_core::input::{CANCELLED_AT_ONCE, HomeRule, Settings};
 use forbear_core::pacer::{Rate, Unit};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
 
 use super::chance::Rng;
+use super::intents::PROVIDER;
 
 const SHARE_BP: u64 = 9_500;
 
@@ -50,6 +52,7 @@ impl Policy {
             },
             breakers: NEVER,
             cancelled_at_once: CANCELLED_AT_ONCE,
+            homes: BTreeMap::new(),
             digest: Digest([number; 32]),
         };
         let limits = Limits {
@@ -91,6 +94,14 @@ impl Policy {
     pub(super) fn stop_at_once(&mut self, actions: usize) {
         let mut settings = (*self.settings).clone();
         settings.cancelled_at_once = actions;
+        self.settings = Arc::new(settings);
+    }
+
+    /// Said last, when all else of it is: homes keep to it from when it is loaded.
+    pub(super) fn rule_homes(&mut self) {
+        let mut settings = (*self.settings).clone();
+        let rule = HomeRule { limits: self.limits, rates: self.rates() };
+        settings.homes = BTreeMap::from([(ProviderName::new(PROVIDER), rule)]);
         self.settings = Arc::new(settings);
     }
 

@@ -243,6 +243,7 @@ impl<'f> World<'f> {
             let p = &w.plan.policies[number];
             format!("policy {} loaded: {:?}, {:?}", number + 1, p.settings.task, p.limits)
         });
+        self.limits_are_loaded(number);
         self.tell_all(|| Input::PolicyLoaded { settings: settings.clone(), by: "person".into() });
     }
 

@@ -48,6 +48,7 @@ pub struct Loaded {
     /// What is allowed and yet worth a word.
     pub warnings: ConfigErrors,
     pub file: Option<PathBuf>,
+    pub overrides: Overrides,
 }
 
 impl Loaded {
@@ -76,6 +77,7 @@ pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Config
         Some(path) => load_for(&path.display().to_string(), &read(path)?, overrides.listen)?,
     };
     loaded.file = path.map(Path::to_path_buf);
+    loaded.overrides = overrides.clone();
     let settings = &mut loaded.settings;
     settings.listen = overrides.listen.unwrap_or(settings.listen);
     settings.log = overrides.log.unwrap_or(settings.log);
@@ -96,7 +98,13 @@ fn load_for(name: &str, text: &str, listen: Option<SocketAddr>) -> Result<Loaded
         return Err(ConfigErrors::new(reader.faults));
     }
     match Compiled::new(policy) {
-        Ok(compiled) => Ok(Loaded { settings, compiled, warnings: ConfigErrors::new(reader.faults), file: None }),
+        Ok(compiled) => Ok(Loaded {
+            settings,
+            compiled,
+            warnings: ConfigErrors::new(reader.faults),
+            file: None,
+            overrides: Overrides::default(),
+        }),
         // Asked before, so that nothing new comes here.
         Err(faults) => {
             faults.into_iter().for_each(|f| reader.add(f, None));

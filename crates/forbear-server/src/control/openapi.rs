@@ -2,7 +2,8 @@
 
 use axum::Json;
 use forbear_api::control::{
-    ActionRow, ActionStory, Cancelled, Ready, Reopened, Report, RouteSuggestions, ScopeRow, Scopes,
+    ActionRow, ActionStory, Cancelled, CircuitRows, ConfigReloaded, Live, Ready, Reopened, Report, RouteSuggestions,
+    ScopeRow, Scopes,
 };
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
@@ -18,6 +19,9 @@ use utoipa::OpenApi;
         super::reads::own_action,
         super::report::report,
         super::suggestions::routes,
+        super::live::live,
+        super::live::circuits,
+        super::config::reload,
         super::cancel::task,
         super::cancel::run,
         super::cancel::action,
@@ -28,6 +32,9 @@ use utoipa::OpenApi;
         ActionRow,
         ActionStory,
         Cancelled,
+        CircuitRows,
+        ConfigReloaded,
+        Live,
         Problem,
         Ready,
         Reopened,

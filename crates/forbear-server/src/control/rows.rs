@@ -56,6 +56,7 @@ pub(super) fn standing(live: &LiveView) -> Standing {
         stage: live.stage.to_owned(),
         waits_for: live.waits_for.map(|reason| reason.as_str().to_owned()),
         next_allowed_at: live.next_allowed_at.map(at),
+        place: live.place,
         attempts: live.attempts,
         waited_ms: live.waited_ms,
     }

@@ -29,7 +29,7 @@ pub(super) async fn routes(
         Err(e) => return problem(Kind::BadQuery, &e.body_text()),
     };
     let Some(since) = since(query.since.as_deref()) else { return problem(Kind::BadQuery, HOW_SINCE) };
-    let policy = &shared.control.policy;
+    let policy = &*(shared.control.policy)();
     if let Some(name) = query.provider.as_deref().filter(|name| policy.provider(name).is_none()) {
         return problem(Kind::NotFound, &format!("no provider is named `{name}`; see `forbear providers`"));
     }

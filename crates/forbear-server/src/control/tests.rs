@@ -3,8 +3,9 @@ use std::sync::Mutex;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use forbear_api::client::Token;
-use forbear_api::control::{ActionQuery, Cancelled, Named, Reopened};
+use forbear_api::control::{ActionQuery, Cancelled, LiveQuery, Named, Reopened};
 use forbear_api::{Client, ClientError};
+use forbear_core::breaker::Circuit;
 use forbear_core::effect::Effect;
 use forbear_core::event::{ActionFinished, EVENT_VERSION, Event, Fact, Outcome, Straight};
 use forbear_core::ids::{ActionId, Route, RunId, ScopeId, Seq, TaskId, TenantId};
@@ -16,6 +17,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
 use super::*;
+use crate::reload::ReloadError;
 
 struct World {
     dir: tempfile::TempDir,
@@ -34,17 +36,15 @@ fn world(ready: Ready) -> World {
         data_dir: dir.path().to_owned(),
         ready: Arc::new(move || ready.clone()),
         scopes: Arc::new(Default::default),
-        live: Arc::new(|action| {
-            (action == ActionId(3)).then_some(LiveView {
-                action,
-                stage: "waiting",
-                waits_for: Some(WaitReason::Boundary),
-                next_allowed_at: Some(Wall(9_000)),
-                attempts: 1,
-                waited_ms: 0,
-                effect: Effect::NotApplied,
-            })
+        all_live: Arc::new(|query, max| {
+            let all = (1..=max as u128).map(|n| held(ActionId(n)));
+            all.filter(|view| query.task.as_deref().is_none_or(|task| task == view.task.as_str())).collect()
         }),
+        circuits: Arc::new(|_| {
+            let circuit = Circuit::Credential { owner: TenantId::new("p/a") };
+            vec![Opened { circuit, status: Some(401), code: None, failures: 5, until: Wall(9_000) }]
+        }),
+        live: Arc::new(|action| (action == ActionId(3)).then(|| held(action))),
         caught_up: Arc::new(|| Box::pin(std::future::ready(()))),
         cancel: Arc::new(move |whose, by| {
             let done = match &whose {
@@ -72,10 +72,31 @@ fn world(ready: Ready) -> World {
             let credential = headers.get("x-api-key")?.to_str().ok()?;
             Some(TenantId::new(&format!("{provider}/{credential}")))
         }),
-        policy: Arc::new(Compiled::new(forbear_core::policy::Policy::default()).unwrap()),
+        policy: Arc::new(|| Arc::new(Compiled::new(forbear_core::policy::Policy::default()).unwrap())),
+        reload: Arc::new(|| Box::pin(std::future::ready(Err(ReloadError::NoFile)))),
         names: Vec::new(),
     };
     World { dir, cancelled, router: router(control) }
+}
+
+fn held(action: ActionId) -> LiveView {
+    LiveView {
+        action,
+        task: TaskId::new(&format!("t{}", action.0)),
+        run: RunId::new("r"),
+        provider: "p".into(),
+        scope: ScopeId::new("p/a"),
+        route: Route::new("GET /x"),
+        class: "read".into(),
+        came: Wall(1_000),
+        stage: "waiting",
+        waits_for: Some(WaitReason::Boundary),
+        next_allowed_at: Some(Wall(9_000)),
+        place: Some(2),
+        attempts: 1,
+        waited_ms: 0,
+        effect: Effect::NotApplied,
+    }
 }
 
 fn well() -> World {
@@ -307,6 +328,30 @@ async fn a_run_and_an_action_are_cancelled_and_a_cancel_is_taken_back() {
     }
     let error = client.reopen(Named::Task, "not kept").await.unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_held_is_listed_and_what_is_not_sent_any_more() {
+    let world = well();
+    let client = client(&world).await;
+    let live = client.live(&LiveQuery::default()).await.unwrap();
+    assert!(live.cut && live.items.len() == 1_000, "{} rows", live.items.len());
+    let one = client.live(&LiveQuery { task: Some("t7".into()), ..LiveQuery::default() }).await.unwrap();
+    let [row] = &one.items[..] else { panic!("{one:?}") };
+    assert_eq!((row.action.as_str(), row.now.place), (id(7).as_str(), Some(2)));
+    let circuits = client.circuits().await.unwrap();
+    assert!(circuits.items[0].reason.contains("refused 5 times with 401"), "{circuits:?}");
+    let (status, _, _) = ask(&world, "GET", "/-/v1/live?tusk=1", &[("authorization", &bearer(&world))]).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn without_a_file_there_is_nothing_to_reload() {
+    let world = well();
+    let (status, _, body) = ask(&world, "POST", "/-/v1/config/reload", &[("authorization", &bearer(&world))]).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+    assert!(body.contains("--config"), "{body}");
+    assert_eq!(ask(&world, "POST", "/-/v1/config/reload", &[]).await.0, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ pub(super) fn account(gateway: &Gateway, provider: &Provider, fields: &HeaderMap
 
 /// Who holds a credential of a provider, for those who ask about their own actions.
 pub fn owner_of(gateway: &Gateway, provider: &str, fields: &HeaderMap) -> Option<TenantId> {
-    let (scope, tenant) = account(gateway, gateway.table.provider(provider)?, fields);
+    let (scope, tenant) = account(gateway, gateway.table().provider(provider)?, fields);
     Some(tenant.unwrap_or(TenantId(scope.0)))
 }
 

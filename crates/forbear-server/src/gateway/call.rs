@@ -282,6 +282,7 @@ impl Call {
             provider: u.provider.compiled.name.clone(),
             scope: u.scope.clone(),
             tenant: u.tenant.clone(),
+            policy: u.policy,
             limits: u.provider.compiled.limits,
             quota: self.quota(),
             route: u.route.clone(),

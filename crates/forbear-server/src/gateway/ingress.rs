@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forbear_api::problem::Kind;
 use forbear_core::event::{KeyOrigin, KeyUsed};
 use forbear_core::idempotency_key::{self, KeyReading};
-use forbear_core::ids::{ActionId, Key, Route, RunId, ScopeId, TaskId, TenantId};
+use forbear_core::ids::{ActionId, Digest, Key, Route, RunId, ScopeId, TaskId, TenantId};
 use forbear_core::policy::{Priority, Rank};
 use forbear_core::retry_marker::{self, RetryMarker};
 use forbear_core::route::Matched;
@@ -27,7 +27,7 @@ use super::account::account;
 use super::advice;
 use super::own::Refusal;
 use super::signature;
-use super::table::{Class, Provider};
+use super::table::{Class, Provider, Table};
 use crate::http::{headers, target};
 
 /// How long a provider is taken to honour keys where only the route says that it does.
@@ -86,6 +86,8 @@ pub(super) struct Understood {
     pub expects_continue: bool,
     /// The contract has advice for calls like this one.
     pub advisable: Option<Advisable>,
+    /// By which it was understood.
+    pub policy: Digest,
 }
 
 impl Understood {
@@ -100,16 +102,17 @@ impl Understood {
 
 pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Result<Understood, Refusal> {
     let fields = request.headers();
+    let table = gateway.table();
     if headers::wants_upgrade(request.version(), fields, request.extensions()) {
         return Err(Refusal::new(Kind::UpgradeUnsupported, "an upgrade (WebSocket and the like) was asked for"));
     }
     let target = target::parse(request.method(), request.version(), request.uri());
     let (task, name, rest) = match target {
         Ok(target::Target::Provider { task, provider, rest }) => (task, provider, rest),
-        Ok(target::Target::Own { .. }) => return Err(unknown_provider(gateway, "-")),
+        Ok(target::Target::Own { .. }) => return Err(unknown_provider(&table, "-")),
         Err(e) => return Err(Refusal::new(Kind::BadTarget, format!("{e}; {}", e.advice()))),
     };
-    let provider = gateway.table.provider(name).ok_or_else(|| unknown_provider(gateway, name))?;
+    let provider = table.provider(name).ok_or_else(|| unknown_provider(&table, name))?;
     if gateway.hop.is_in(fields) {
         let what = format!("the base_url of provider `{name}`, or of one before it, is an address of Forbear's own");
         return Err(Refusal::new(Kind::LeadsBack, what));
@@ -125,11 +128,11 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let matched = provider.compiled.routes.lookup(request.method().as_str(), path_of(rest));
     let class = if overrides_method(fields) {
         // What the provider does with it is not what the request line says.
-        gateway.table.class(Rank::UncertainWrite.class()).cloned()
+        table.class(Rank::UncertainWrite.class()).cloned()
     } else {
         None
     };
-    let class = class.map_or_else(|| class_of(gateway, &matched, fields), Ok)?;
+    let class = class.map_or_else(|| class_of(&table, &matched, fields), Ok)?;
     for name in provider.credentials.iter() {
         end_to_end(fields, name)?;
         one_reading(fields, name)?;
@@ -147,7 +150,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
     let run_named = named_run.is_some() || named_task.is_some();
     let run = named_run.unwrap_or_else(|| RunId(Arc::clone(&task.0)));
     let reference = field(fields, &FORBEAR_REFERENCE)?.map(Arc::from);
-    let priority = priority(gateway, fields)?;
+    let priority = priority(&table, fields)?;
     let deadline = deadline(fields, now, class.rule.deadline_seconds)?;
     let deadline = match provider.compiled.contract.signature_seconds {
         // Only watched, it goes as it came.
@@ -195,6 +198,7 @@ pub(super) fn understand(gateway: &Gateway, request: &Request<Incoming>) -> Resu
         expects_continue,
         advisable,
         provider: Arc::clone(provider),
+        policy: table.compiled.digest,
     })
 }
 
@@ -207,22 +211,22 @@ fn path_of(rest: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-fn unknown_provider(gateway: &Gateway, name: &str) -> Refusal {
-    let known: Vec<&str> = gateway.table.names().collect();
+fn unknown_provider(table: &Table, name: &str) -> Refusal {
+    let known: Vec<&str> = table.names().collect();
     Refusal::new(Kind::UnknownProvider, format!("no provider is named `{name}`; known: {}", known.join(", ")))
 }
 
 /// The route's class, or the stricter one that the agent asks for.
-fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Result<Class, Refusal> {
+fn class_of(table: &Table, matched: &Matched<'_>, fields: &HeaderMap) -> Result<Class, Refusal> {
     let asked = field(fields, &FORBEAR_CLASS)?;
     if let Some(name) = asked
-        && gateway.table.class(name).is_none()
+        && table.class(name).is_none()
     {
-        let known: Vec<&str> = gateway.table.class_names().collect();
+        let known: Vec<&str> = table.class_names().collect();
         return Err(bad_field("forbear-class", format!("no class is named `{name}`; known: {}", known.join(", "))));
     }
-    let class = gateway.table.compiled.class_of(matched, asked);
-    let class = class.and_then(|c| gateway.table.class(&c.name));
+    let class = table.compiled.class_of(matched, asked);
+    let class = class.and_then(|c| table.class(&c.name));
     if let (Some(asked), Some(class)) = (asked, class)
         && class.name.as_str() != asked
     {
@@ -234,13 +238,13 @@ fn class_of(gateway: &Gateway, matched: &Matched<'_>, fields: &HeaderMap) -> Res
 }
 
 /// What the agent claims, within what the policy lets it claim.
-fn priority(gateway: &Gateway, fields: &HeaderMap) -> Result<Priority, Refusal> {
+fn priority(table: &Table, fields: &HeaderMap) -> Result<Priority, Refusal> {
     let Some(name) = field(fields, &FORBEAR_PRIORITY)? else { return Ok(Priority::default()) };
     let claimed = Priority::named(name).ok_or_else(|| {
         let known: Vec<&str> = Priority::ALL.iter().map(|p| p.as_str()).collect();
         bad_field("forbear-priority", format!("no priority is named `{name}`; known: {}", known.join(", ")))
     })?;
-    let most = gateway.table.compiled.policy.fairness.claim_max;
+    let most = table.compiled.policy.fairness.claim_max;
     if claimed < most {
         tracing::info!(claimed = claimed.as_str(), used = most.as_str(), "a claim of priority beyond claim_max");
     }

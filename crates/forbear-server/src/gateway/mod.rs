@@ -26,7 +26,7 @@ mod table;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -53,7 +53,8 @@ pub type Answering = Pin<Box<dyn Future<Output = Response<AgentBody>> + Send>>;
 /// Everything a call needs.
 pub struct Gateway {
     pub shard: Arc<Shard>,
-    pub table: Table,
+    /// Another one after a reload. A lock that is hardly ever written costs a call some nanoseconds.
+    pub table: RwLock<Arc<Table>>,
     pub pool: Pool,
     pub chance: Chance,
     pub keys: Keys,
@@ -71,6 +72,26 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// The providers and classes in force now. Whoever understands a call by them goes on with them to its end.
+    pub fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Calls that come from now on are understood by this one.
+    pub fn use_table(&self, table: Table) {
+        let table = Arc::new(table);
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&table);
+        self.keep_warm(&table);
+    }
+
+    /// Opens connections ahead of calls where a contract wants that.
+    pub fn keep_warm(&self, table: &Table) {
+        for provider in table.providers() {
+            let connections = provider.compiled.contract.warm_connections;
+            self.pool.keep_warm(&provider.origin, usize::try_from(connections).unwrap_or(usize::MAX));
+        }
+    }
+
     /// Answers one request to a provider. Requests for `/-/` go elsewhere. Boxed, because whoever drives it moves it.
     pub fn serve(self: Arc<Self>, request: Request<Incoming>) -> Answering {
         match ingress::understand(&self, &request) {

@@ -1,10 +1,11 @@
-//! Cancelling from aside. It holds in this process from the decision on; that it holds over a crash as well is
+//! Decisions from aside: a cancel, another policy. It holds in this process from the decision on; that it holds over a crash as well is
 //! promised only when the journal has it. Beside it, for those who read the journal: a wait until it has caught up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forbear_core::ids::Seq;
-use forbear_core::input::{Input, Whose};
+use forbear_core::input::{Input, Settings, Whose};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -39,9 +40,9 @@ impl Written {
     }
 }
 
-/// What is cancelled in this process, or was and is no more.
+/// What holds in this process from now on: a cancel, its end, another policy.
 #[derive(Debug)]
-pub struct Cancelled {
+pub struct Decided {
     /// Its actions that were in line or on the wire.
     pub actions: u32,
     /// The last event of it; none where the journal took nothing.
@@ -50,7 +51,7 @@ pub struct Cancelled {
     written: watch::Receiver<Written>,
 }
 
-impl Cancelled {
+impl Decided {
     /// Waits until the journal has it.
     ///
     /// # Errors
@@ -80,24 +81,29 @@ impl Shard {
         let _ = timeout(CAUGHT_UP_WITHIN, known).await;
     }
 
-    pub fn cancel(&self, whose: Whose, by: String) -> Cancelled {
+    pub fn cancel(&self, whose: Whose, by: String) -> Decided {
         let mut inner = self.lock();
         let actions = inner.core.owned_by(&whose);
         self.decide(&mut inner, actions, Input::Cancel { whose, by })
     }
 
     /// None: it is not cancelled.
-    pub fn reopen(&self, whose: Whose, by: String) -> Option<Cancelled> {
+    pub fn reopen(&self, whose: Whose, by: String) -> Option<Decided> {
         let mut inner = self.lock();
         inner.core.is_cancelled(&whose).then(|| self.decide(&mut inner, 0, Input::Reopen { whose, by }))
     }
 
-    fn decide(&self, inner: &mut Inner, actions: usize, input: Input) -> Cancelled {
+    pub fn load_policy(&self, settings: Arc<Settings>, by: String) -> Decided {
+        let mut inner = self.lock();
+        self.decide(&mut inner, 0, Input::PolicyLoaded { settings, by })
+    }
+
+    fn decide(&self, inner: &mut Inner, actions: usize, input: Input) -> Decided {
         let before = *self.written.borrow();
         let commands = inner.core.handle(self.clock.now(), input);
         let last = (!before.fails).then(|| inner.core.last_seq());
         self.settle(inner, commands, None);
-        Cancelled {
+        Decided {
             actions: u32::try_from(actions).unwrap_or(u32::MAX),
             last,
             failures: before.failures,

@@ -1,11 +1,14 @@
 //! What the shard does beside the calls: it wakes the core when something is due, saves snapshots, deletes old days,
 //! opens a journal again that failed, and closes it at the end.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use forbear_core::ids::ActionId;
 use forbear_core::input::Input;
 use tokio::task::JoinError;
+use tokio::time::MissedTickBehavior;
 
 use super::Shard;
 use super::cancel::Written;
@@ -17,6 +20,11 @@ const RETAIN_EVERY: Duration = Duration::from_secs(3600);
 /// How long a frozen shard waits before it tries the store again.
 const THAW_EVERY: Duration = Duration::from_secs(2);
 
+/// A call that is held for so long is said in the log; so often it is looked for those, and so many are named at once.
+const HELD_LONG_MS: u64 = 5_000;
+const HELD_LOOK_EVERY: Duration = Duration::from_secs(1);
+const HELD_SAID_MAX: usize = 20;
+
 impl Shard {
     /// From here on until [`Shard::close`].
     pub(super) fn start_upkeep(self: &Arc<Self>) {
@@ -25,6 +33,7 @@ impl Shard {
             tokio::spawn(Arc::clone(self).run_thaw()).abort_handle(),
             tokio::spawn(Arc::clone(self).run_snapshots()).abort_handle(),
             tokio::spawn(Arc::clone(self).run_retention()).abort_handle(),
+            tokio::spawn(Arc::clone(self).run_holds()).abort_handle(),
         ];
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
     }
@@ -133,6 +142,32 @@ impl Shard {
             if let Err(error) = done.await {
                 tracing::error!(%error, "deleting old days broke off");
             }
+        }
+    }
+
+    /// Says which calls are held for long, once each.
+    async fn run_holds(self: Arc<Self>) {
+        let mut due = tokio::time::interval(HELD_LOOK_EVERY);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut said: BTreeSet<ActionId> = BTreeSet::new();
+        loop {
+            due.tick().await;
+            let now = self.clock.now();
+            let held: BTreeSet<ActionId> = self.lock().core.waiting_for(now, HELD_LONG_MS).collect();
+            said.retain(|action| held.contains(action));
+            let new: Vec<ActionId> = held.difference(&said).copied().collect();
+            for action in new.iter().take(HELD_SAID_MAX) {
+                let Some(view) = self.live_action(*action) else { continue };
+                let waits_for = view.waits_for.map_or("", forbear_core::register::WaitReason::as_str);
+                let next_allowed_at = view.next_allowed_at.map(|at| forbear_api::At(at.0).to_string());
+                let (scope, task, place) = (view.scope.as_str(), view.task.as_str(), view.place);
+                tracing::info!(%action, scope, task, waits_for, next_allowed_at, place, "a call is held for longer than 5 s");
+            }
+            if new.len() > HELD_SAID_MAX {
+                let more = new.len() - HELD_SAID_MAX;
+                tracing::info!(more, "others are held for longer than 5 s; `forbear live` shows them");
+            }
+            said.extend(new);
         }
     }
 

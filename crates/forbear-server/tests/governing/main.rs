@@ -13,6 +13,7 @@ mod leavers;
 mod observing;
 mod proven;
 mod reads;
+mod reloading;
 mod repeats;
 mod resends;
 mod undelivered;

@@ -45,12 +45,12 @@ fn rendered(story: &ActionStory, output: Output) -> String {
         }
         lines.push(line(event));
     }
-    lines.extend(story.now.as_ref().map(standing));
+    lines.extend(story.now.as_ref().map(|now| wrapped(&format!("now           {}", standing(now)), INDENT)));
     lines.join("\n")
 }
 
-/// What it does right now, as the last line.
-fn standing(now: &Standing) -> String {
+/// What it does right now.
+pub(super) fn standing(now: &Standing) -> String {
     let until = now.next_allowed_at.map(|at| format!(" until {}", at.time_of_day())).unwrap_or_default();
     let why = match now.waits_for.as_deref() {
         Some("boundary") => ": the provider wants none before that".to_owned(),
@@ -60,12 +60,12 @@ fn standing(now: &Standing) -> String {
         Some(other) => format!(": {other}"),
         None => String::new(),
     };
-    let what = match now.stage.as_str() {
-        "waiting" => format!("waits{until}{why}"),
+    let place = now.place.map_or(String::new(), |place| format!("; place {place} by when it came"));
+    match now.stage.as_str() {
+        "waiting" => format!("waits{until}{why}{place}"),
         "in_flight" => "an attempt is on the wire".to_owned(),
         _ => "the answer is on its way to the agent".to_owned(),
-    };
-    wrapped(&format!("now           {what}"), INDENT)
+    }
 }
 
 fn line(event: &StoryEvent) -> String {
@@ -84,15 +84,18 @@ mod tests {
             stage: stage.into(),
             waits_for: waits_for.map(str::to_owned),
             next_allowed_at: waits_for.map(|_| At(9_000)),
+            place: waits_for.map(|_| 2),
             attempts: 1,
             waited_ms: 0,
         };
         for reason in ["boundary", "slot", "pacing", "backoff"] {
             let said = standing(&now("waiting", Some(reason)));
-            assert!(said.starts_with("now           waits until 00:00:09.000: "), "{said}");
-            assert!(said.lines().all(|l| l.chars().count() <= 80), "{said}");
+            assert!(
+                said.starts_with("waits until 00:00:09.000: ") && said.ends_with("; place 2 by when it came"),
+                "{said}"
+            );
         }
-        assert_eq!(standing(&now("in_flight", None)), "now           an attempt is on the wire");
+        assert_eq!(standing(&now("in_flight", None)), "an attempt is on the wire");
     }
 
     #[test]

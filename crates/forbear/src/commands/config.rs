@@ -7,7 +7,8 @@ use forbear_core::policy::CompiledProvider;
 use forbear_server::config::{Overrides, default_text, load, schema};
 use serde_json::json;
 
-use crate::cli::Config;
+use super::server::client;
+use crate::cli::{Config, Server};
 use crate::failure::Exit;
 use crate::output::{Output, wrapped};
 
@@ -17,6 +18,30 @@ pub(crate) fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
         Config::Default => output.line(default_text().trim_end()),
         Config::Schema => output.document(&schema())?,
         Config::Check { file } => check(file, output)?,
+        Config::Reload(_) => unreachable!("it asks a server, which needs a runtime"),
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) async fn reload(server: &Server, output: Output) -> anyhow::Result<Exit> {
+    let reloaded = client(server)?.reload_config().await?;
+    if output.json() {
+        output.document(&reloaded)?;
+        return Ok(Exit::Done);
+    }
+    for warning in &reloaded.warnings {
+        output.error_line(&wrapped(warning, "  "));
+    }
+    let policy = &reloaded.policy;
+    let said = if reloaded.changed {
+        format!("The server goes by policy {policy} now. Calls under way end as they began.")
+    } else {
+        format!("Nothing is said of calls that was not said before; policy {policy} stays.")
+    };
+    output.line(&wrapped(&said, ""));
+    if !reloaded.needs_restart.is_empty() {
+        let keys = reloaded.needs_restart.join(", ");
+        output.line(&wrapped(&format!("Only a restart changes: {keys}"), "  "));
     }
     Ok(Exit::Done)
 }

@@ -1,12 +1,14 @@
 //! `forbear serve`: the server in this process, until it is told to stop.
 //!
-//! SIGTERM and SIGINT drain; a second one ends at once. SIGHUP changes nothing and says so. What stdout says first is for
+//! SIGTERM and SIGINT drain; a second one ends at once. SIGHUP reads the configuration again. What stdout says first is for
 //! people and for scripts: the address, then what to set in a client.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use forbear_core::policy::Compiled;
 use forbear_server::config::{LogFormat, Overrides, load};
+use forbear_server::reload::Reload;
 use forbear_server::serve::start;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,8 +39,9 @@ pub(crate) async fn run(options: &Serve, output: Output) -> anyhow::Result<Exit>
     let configured = options.config.is_some();
     // Before the greeting: whoever reads it may send the signal at once.
     let mut stop = Stop { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
-    tokio::spawn(hung_up(signal(SignalKind::hangup())?));
+    let hangup = signal(SignalKind::hangup())?;
     let running = start(loaded).await?;
+    tokio::spawn(hung_up(hangup, Arc::clone(running.reload())));
     let address = format!("http://{}", running.addr());
     if output.json() {
         output.document(&greeting_json(&address, running.data_dir()))?;
@@ -95,10 +98,23 @@ impl Stop {
     }
 }
 
-/// A server that is told to reload goes on as it is, instead of ending with calls on the wire.
-async fn hung_up(mut hangup: Signal) {
+/// The configuration is read again; a call goes on as it began.
+async fn hung_up(mut hangup: Signal, reload: Arc<Reload>) {
     while hangup.recv().await.is_some() {
-        tracing::info!("SIGHUP changes nothing: the configuration is read at start; restart to apply it");
+        match Arc::clone(&reload).reload("SIGHUP").await {
+            Ok(reloaded) => {
+                for warning in &reloaded.warnings {
+                    tracing::warn!("{warning}");
+                }
+                if !reloaded.needs_restart.is_empty() {
+                    let keys = reloaded.needs_restart.join(", ");
+                    tracing::warn!(keys, "only a restart changes these");
+                }
+                let (policy, changed) = (reloaded.policy, reloaded.changed);
+                tracing::info!(policy, changed, "SIGHUP: the configuration was read again");
+            }
+            Err(error) => tracing::error!("SIGHUP: nothing was reloaded: {error}"),
+        }
     }
 }
 

@@ -166,8 +166,13 @@ fn the_register_says_when_a_closed_scope_opens() {
 fn a_cancelled_task_is_refused_from_then_on() {
     let world = world();
     let cancelled = world.server.ask(&["task", "cancel", "trip 42", "--json"]);
-    assert_eq!(cancelled.json(), serde_json::json!({"task": "trip 42", "actions": 0, "known": false}));
+    assert_eq!(cancelled.json(), serde_json::json!({"what": "task", "id": "trip 42", "actions": 0, "known": false}));
     assert_eq!(world.get("/reports/v1/report", "trip 42").status, 410);
+    assert!(world.server.ask(&["task", "reopen", "trip 42"]).out.contains("are taken again"));
+    assert_eq!(world.get("/reports/v1/report", "trip 42").status, 200);
+    assert!(world.server.ask(&["run", "cancel", "some run"]).out.contains("no call of it is on record"));
+    assert!(world.server.ask(&["live"]).out.contains("Nothing waits"));
+    assert!(world.server.ask(&["circuits"]).out.contains("No circuit is open"));
     assert!(world.server.ask(&["task", "cancel", "trip 43"]).out.contains("no call of it is on record"));
     assert_eq!(world.get("/reports/v1/report", "trip 44").status, 200);
     let cancelled = world.server.ask(&["task", "cancel", "trip 44"]);

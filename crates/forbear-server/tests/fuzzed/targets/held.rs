@@ -36,6 +36,7 @@ fn closed_until(status: u16, read: &Classification) -> Option<Wall> {
         pacing: policy.pacing,
         breakers: policy.breakers,
         cancelled_at_once: CANCELLED_AT_ONCE,
+        homes: Default::default(),
         digest: Digest([0; 32]),
     };
     let mut core = Coordinator::new(Arc::new(settings), 7, Durable::default());
@@ -74,6 +75,7 @@ fn request(policy: &Policy) -> Request {
         provider: ProviderName::new("p"),
         scope: ScopeId::new("p/k"),
         tenant: None,
+        policy: Digest([0; 32]),
         limits: Limits::default(),
         route: Route::new("GET /x"),
         class: "read".into(),

@@ -1,0 +1,142 @@
+//! The configuration is read again while calls are under way: none is dropped, and limits hold at once.
+
+use std::time::{Duration, Instant};
+
+use forbear_api::Client;
+use forbear_api::client::Token;
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::rig::{Got, Rig};
+
+const SLOW: &str = "routes:\n  - match: 'GET /{x}'\n    respond: {status: 200, delay_ms: 400, body: {}}\n";
+
+impl Rig {
+    /// The file says this from now on, beside the provider `p`.
+    fn writes(&self, text: &str) {
+        let provider = format!("providers:\n  p:\n    base_url: {}\n", self.provider.base_url());
+        let text = if text.contains("providers:") { text.to_owned() } else { format!("{text}\n{provider}") };
+        std::fs::write(self.dir.path().join("forbear.yaml"), text).unwrap();
+    }
+
+    fn client(&self) -> Client {
+        let token = Token::from_data_dir(self.running.data_dir()).unwrap();
+        Client::new(&format!("http://{}", self.running.addr()), Some(token)).unwrap()
+    }
+
+    async fn in_flight(&self, calls: u32) {
+        let view = || self.running.shard().scopes(10).first().map_or(0, |scope| scope.in_flight);
+        // sleep: what is waited for happens in another process's socket.
+        while view() != calls {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn limits(slots: u32) -> String {
+    format!("shared_scope: {{max_concurrent_requests: {slots}}}\n")
+}
+
+#[tokio::test]
+async fn who_stands_in_line_has_a_slot_as_soon_as_there_are_more() {
+    let rig = Rig::new(SLOW, &limits(1)).await;
+    let rig = &rig;
+    let calls = join_all((0..4).map(|n| async move { rig.get(&format!("/p/{n}")).await.status }));
+    let reload = async {
+        rig.in_flight(1).await;
+        rig.writes(&limits(4));
+        let reloaded = rig.client().reload_config().await.unwrap();
+        assert!(reloaded.changed && reloaded.needs_restart.is_empty(), "{reloaded:?}");
+        rig.in_flight(4).await;
+    };
+    let (statuses, ()) = timeout(Duration::from_secs(10), async { tokio::join!(calls, reload) }).await.unwrap();
+    assert_eq!(statuses, [200; 4]);
+    let arrivals = rig.provider.arrivals();
+    let first_answer = arrivals[0].head_written_at_ns.unwrap();
+    assert!(arrivals.iter().all(|arrival| arrival.at_ns < first_answer), "they left beside the first");
+    assert_eq!(arrivals.len(), 4);
+}
+
+#[tokio::test]
+async fn fewer_slots_take_nobodys_away() {
+    let rig = Rig::new(SLOW, &limits(4)).await;
+    let rig = &rig;
+    let call = |n: u32| async move { rig.get(&format!("/p/{n}")).await.status };
+    let calls = join_all((0..4).map(call));
+    let reload = async {
+        rig.in_flight(4).await;
+        rig.writes(&limits(1));
+        assert!(rig.client().reload_config().await.unwrap().changed);
+        join_all((4..7).map(call)).await
+    };
+    let (first, then) = tokio::join!(calls, reload);
+    assert_eq!((first, then), (vec![200; 4], vec![200; 3]));
+    let arrivals = rig.provider.arrivals();
+    for pair in arrivals[4..].windows(2) {
+        assert!(pair[1].at_ns > pair[0].head_written_at_ns.unwrap(), "they leave one by one");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_faults_changes_nothing_and_is_told_line_by_line() {
+    let rig = Rig::new(SLOW, &limits(3)).await;
+    let before = rig.client().reload_config().await.unwrap();
+    assert!(!before.changed);
+    rig.writes("shared_scope: {max_concurrent_requests: 0, no_such_key: 1}\n");
+    let error = rig.client().reload_config().await.unwrap_err().to_string();
+    assert!(error.contains("no_such_key") && error.contains("forbear.yaml:1"), "{error}");
+    assert_eq!(rig.get("/p/1").await.status, 200);
+    std::fs::remove_file(rig.dir.path().join("forbear.yaml")).unwrap();
+    let error = rig.client().reload_config().await.unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+    rig.writes(&limits(3));
+    assert_eq!(rig.client().reload_config().await.unwrap(), before, "as it was, and nothing of it changed");
+}
+
+#[tokio::test]
+async fn a_provider_that_goes_away_answers_who_it_has_and_nobody_new() {
+    let rig = Rig::new(SLOW, "").await;
+    let reload = async {
+        rig.in_flight(1).await;
+        rig.writes("providers:\n  q:\n    base_url: http://127.0.0.1:1\ndrain_seconds: 7\n");
+        rig.client().reload_config().await.unwrap()
+    };
+    let (got, reloaded): (Got, _) = tokio::join!(rig.get("/p/1"), reload);
+    assert_eq!(got.status, 200, "{got:?}");
+    assert_eq!(reloaded.needs_restart, ["drain_seconds"]);
+    let got = rig.get("/p/1").await;
+    assert!(got.status == 404 && got.json()["detail"].as_str().unwrap().contains("q"), "{got:?}");
+    assert_eq!(rig.provider.arrivals().len(), 1);
+}
+
+/// Counted at the provider: each call leaves once, however often the limits change around it.
+#[tokio::test]
+async fn under_load_no_call_is_lost_and_none_is_made_twice() {
+    let fast = "routes:\n  - match: 'POST /{x}'\n    respond: {status: 201, delay_ms: 3, body: {}}\n";
+    let rig = Rig::new(fast, &limits(8)).await;
+    let rig = &rig;
+    let until = Instant::now() + Duration::from_secs(2);
+    let worker = |worker: usize| async move {
+        let mut made = 0;
+        while Instant::now() < until {
+            let path = format!("/p/{worker}-{made}");
+            let got = rig.call("POST", &path, &[("authorization", "k")], "{}").await;
+            assert_eq!(got.status, 201, "{got:?}");
+            made += 1;
+        }
+        made
+    };
+    let reloads = async {
+        let mut loaded = 0_u32;
+        while Instant::now() < until {
+            rig.writes(&limits([1, 8, 3][loaded as usize % 3]));
+            assert!(rig.client().reload_config().await.unwrap().changed);
+            loaded += 1;
+        }
+        loaded
+    };
+    let (made, loaded) = tokio::join!(join_all((0..12).map(worker)), reloads);
+    assert!(loaded > 10, "{loaded} reloads");
+    let arrivals = rig.provider.arrivals();
+    assert_eq!(arrivals.len(), made.iter().sum::<usize>());
+}
