@@ -132,12 +132,7 @@ impl Coordinator {
             Input::Durable { seq } => self.let_pass(now, seq, &mut out),
             Input::AppendFailed { why } => self.freeze(now, why, &mut out),
             Input::StoreFull(full) => self.store_full = full,
-            Input::PolicyLoaded { settings, by } => {
-                let digest = settings.digest;
-                self.use_settings(settings);
-                self.emit(now, None, Fact::PolicyLoaded { digest, by }, Write::Ahead, &mut out);
-                self.use_home_rules(now, &mut out);
-            }
+            Input::PolicyLoaded { settings, by } => self.load_policy(now, settings, by, &mut out),
             Input::Refused { action, attempt, scope, lane, head } => {
                 self.close_scope(now, &scope, &lane, (action, attempt), &head.classification, &mut out);
             }
@@ -265,7 +260,7 @@ impl Coordinator {
         Wall(now.wall.0.saturating_add(self.ahead_ms.saturating_sub(ahead_ms(now)).max(0)))
     }
 
-    fn use_settings(&mut self, settings: Arc<Settings>) {
+    pub(crate) fn use_settings(&mut self, settings: Arc<Settings>) {
         self.policy = PolicyMark::new(&settings.digest.to_string()[..16]);
         self.settings = settings;
     }

@@ -123,8 +123,10 @@ impl Coordinator {
 
     /// Of the oldest [`LOOKED_AT_MAX`] actions those that wait for so long already.
     pub fn waiting_for(&self, now: Now, at_least_ms: u64) -> impl Iterator<Item = ActionId> {
-        let is_long = move |live: &&Box<Live>| matches!(live.stage, Stage::Waiting { since, .. } if now.mono.ms_since(since) >= at_least_ms);
-        self.live.values().take(LOOKED_AT_MAX).filter(is_long).map(|live| live.request.action)
+        let waits_long =
+            move |stage| matches!(stage, Stage::Waiting { since, .. } if now.mono.ms_since(since) >= at_least_ms);
+        let oldest = self.live.values().take(LOOKED_AT_MAX);
+        oldest.filter(move |live| waits_long(live.stage)).map(|live| live.request.action)
     }
 
     /// What is not sent for a while, at most `max`.

@@ -76,6 +76,9 @@ type OwnerOf = Arc<dyn Fn(&str, &HeaderMap) -> Option<TenantId> + Send + Sync>;
 
 /// Ready when the journal has what was decided before, or does not take it.
 type CatchingUp = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What is live and wanted, so many at most.
+type AllLive = Arc<dyn Fn(&LiveQuery, usize) -> Vec<LiveView> + Send + Sync>;
+
 /// What the control API needs to know of the server.
 #[derive(Clone)]
 pub struct Control {
@@ -85,8 +88,8 @@ pub struct Control {
     pub scopes: Ask<Scopes>,
     /// What an action does right now, if it has not ended.
     pub live: Arc<dyn Fn(ActionId) -> Option<LiveView> + Send + Sync>,
-    /// Everything that waits or is on the wire and is wanted, so many at most.
-    pub all_live: Arc<dyn Fn(&LiveQuery, usize) -> Vec<LiveView> + Send + Sync>,
+    /// Everything that waits or is on the wire.
+    pub all_live: AllLive,
     /// What is not sent for a while, so many at most.
     pub circuits: Arc<dyn Fn(usize) -> Vec<Opened> + Send + Sync>,
     pub caught_up: Ask<CatchingUp>,

@@ -12,7 +12,7 @@ use crate::coordinator::{Coordinator, Write};
 use crate::event::{ActionRequested, Fact, Joined, Outcome};
 use crate::home::{Home, Wants};
 use crate::ids::ScopeId;
-use crate::input::Request;
+use crate::input::{Request, Settings};
 use crate::register::{Scope, Turn, WaitReason};
 use crate::time::{Mono, Now};
 
@@ -203,8 +203,9 @@ impl Coordinator {
     }
 
     /// A policy was loaded: whoever stands in line may have a slot now.
-    pub(crate) fn use_home_rules(&mut self, now: Now, out: &mut Commands) {
-        let settings = Arc::clone(&self.settings);
+    pub(crate) fn load_policy(&mut self, now: Now, settings: Arc<Settings>, by: String, out: &mut Commands) {
+        self.use_settings(Arc::clone(&settings));
+        self.emit(now, None, Fact::PolicyLoaded { digest: settings.digest, by }, Write::Ahead, out);
         let ruled = self.scopes.iter_mut().filter_map(|(id, home)| {
             let rule = settings.homes.get(id.provider())?;
             home.keep_to(now.mono, rule.limits, &rule.rates).then(|| id.clone())

@@ -26,8 +26,8 @@ impl Rig {
 
     async fn in_flight(&self, calls: u32) {
         let view = || self.running.shard().scopes(10).first().map_or(0, |scope| scope.in_flight);
-        // sleep: what is waited for happens in another process's socket.
         while view() != calls {
+            // sleep: until the server has taken the calls in; the test's own time bounds it.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
