@@ -244,13 +244,17 @@ impl World<'_> {
         let narrow_most =
             self.calls.get(action).and_then(|c| c.request.quota.lane.narrow().first()?.max_concurrent_requests);
         let narrow = self.calls.get(action).map(|c| self.intents[c.intent].narrow.clone()).unwrap_or_default();
-        // What a call says that was understood by a policy of before holds where nothing else is known.
         let loaded = self.plan.policies[self.policy].settings.digest;
-        let surely = stage.is_some() && self.calls.get(action).is_some_and(|c| c.request.policy == loaded);
+        let is_current = self.calls.get(action).is_some_and(|c| c.request.policy == loaded);
+        let surely = stage.is_some() && is_current;
         if let Some(node) = self.node_mut(by) {
-            node.ledger.scopes[scope].limits.push((step, most, surely));
-            for scope in narrow {
-                node.ledger.scopes[scope].limits.push((step, narrow_most.unwrap_or(u32::MAX), surely));
+            let narrow = narrow.into_iter().map(|scope| (scope, narrow_most.unwrap_or(u32::MAX)));
+            for (scope, most) in std::iter::once((scope, most)).chain(narrow) {
+                let limits = &mut node.ledger.scopes[scope].limits;
+                // What a call says that was understood by a policy of before holds where nothing else is known.
+                if is_current || !limits.iter().any(|(_, _, surely)| *surely) {
+                    limits.push((step, most, surely));
+                }
             }
         }
     }
