@@ -48,13 +48,25 @@ pub struct ScopeRow {
     pub retries_last_minute: u32,
 }
 
-/// The register, in the order of its scopes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Scopes {
-    pub items: Vec<ScopeRow>,
-    /// There are more scopes than one answer holds.
+/// A list that says whether it is whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Listed<T> {
+    pub items: Vec<T>,
+    /// There are more than one answer holds.
     pub cut: bool,
 }
+
+impl<T> Listed<T> {
+    /// The first `max` of them.
+    pub fn first(max: usize, of: impl IntoIterator<Item = T>) -> Self {
+        let mut of = of.into_iter();
+        let items = of.by_ref().take(max).collect();
+        Self { items, cut: of.next().is_some() }
+    }
+}
+
+/// The register, in the order of its scopes.
+pub type Scopes = Listed<ScopeRow>;
 
 /// The limits in force of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -360,12 +372,7 @@ pub struct LiveRow {
 }
 
 /// What this server has in line and on the wire, oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Live {
-    pub items: Vec<LiveRow>,
-    /// There are more than one answer holds.
-    pub cut: bool,
-}
+pub type Live = Listed<LiveRow>;
 
 /// What is not sent for a while, because it failed again and again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -386,9 +393,5 @@ pub struct CircuitRow {
     pub reason: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CircuitRows {
-    pub items: Vec<CircuitRow>,
-    /// There are more than one answer holds.
-    pub cut: bool,
-}
+/// What is not sent for a while.
+pub type CircuitRows = Listed<CircuitRow>;

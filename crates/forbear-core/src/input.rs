@@ -11,11 +11,11 @@ use crate::ids::{
 };
 use crate::lane::Lane;
 use crate::pacer::{Ask, Rate};
-use crate::policy::{ClassRule, Limits, Priority, Rank};
+use crate::policy::{ClassRule, Limits, Policy, Priority, Rank};
 use crate::time::Wall;
 
 /// Actions that a cancel ends in one visit, which takes some milliseconds.
-pub const CANCELLED_AT_ONCE: usize = 1_000;
+const CANCELLED_AT_ONCE: usize = 1_000;
 
 /// What a policy says of a provider's home scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +112,22 @@ pub struct Settings {
     /// What each provider's home scopes keep to.
     pub homes: BTreeMap<ProviderName, HomeRule>,
     pub digest: Digest,
+}
+
+impl Settings {
+    /// What a policy says, under the name that it is known by; of no provider's homes yet.
+    #[must_use]
+    pub const fn of(policy: &Policy, digest: Digest) -> Self {
+        Self {
+            task: policy.task,
+            backoff: policy.backoff,
+            pacing: policy.pacing,
+            breakers: policy.breakers,
+            cancelled_at_once: CANCELLED_AT_ONCE,
+            homes: BTreeMap::new(),
+            digest,
+        }
+    }
 }
 
 /// One call, as the ingress understood it.

@@ -119,6 +119,16 @@ impl Bucket {
         (self.full_at_ns + self.takes_ns(ask)).saturating_sub(self.rate.tolerance_ns())
     }
 
+    /// As many units are spent, each of which takes as long as the other rate says.
+    fn at_rate(&self, now: Mono, rate: Rate) -> Self {
+        let now_ns = u128::from(now.0);
+        let spent_ns = self.full_at_ns.saturating_sub(now_ns).min(WAIT_NS_MAX);
+        // A month in nanoseconds times the longest emission: no overflow in 128 bits.
+        let scaled = spent_ns * u128::from(rate.emission_thousandths_ns);
+        let spent_ns = scaled.div_ceil(u128::from(self.rate.emission_thousandths_ns)).min(WAIT_NS_MAX);
+        Self { rate, full_at_ns: now_ns + spent_ns }
+    }
+
     fn take(&mut self, now_ns: u128, ask: &Ask) {
         // All of it is owed, also what is beyond the burst.
         let owed = self.rate.ns(ask.units(self.rate.unit));
@@ -138,17 +148,23 @@ impl Pacer {
         self.buckets.is_empty()
     }
 
-    /// These rates from now on. What is spent of a rate that stays is kept; a new one starts empty, for nobody knows what was
-    /// sent before: one call may leave, and the rest paced.
+    /// These rates from now on. What is spent of a rate that stays is kept, and of one that changes as many units as it was: of
+    /// one unit the first that is new stands for the first that is gone. Another starts empty, for nobody knows what was sent
+    /// before: one call may leave, and the rest paced.
     /// True: they are others than before.
     pub fn set(&mut self, now: Mono, rates: &[Rate]) -> bool {
         let same = self.buckets.len() == rates.len() && self.buckets.iter().zip(rates).all(|(b, rate)| b.rate == *rate);
         if same {
             return false;
         }
-        let spent = |rate: &Rate| self.buckets.iter().find(|b| b.rate.unit == rate.unit).map(|b| b.full_at_ns);
-        let bucket =
-            |rate: &Rate| Bucket { rate: *rate, full_at_ns: spent(rate).unwrap_or_else(|| rate.empty_at(now)) };
+        let mut gone: Vec<Bucket> = self.buckets.iter().filter(|b| !rates.contains(&b.rate)).copied().collect();
+        let bucket = |rate: &Rate| {
+            let stays = self.buckets.iter().find(|b| b.rate == *rate).copied();
+            stays.unwrap_or_else(|| match gone.iter().position(|b| b.rate.unit == rate.unit) {
+                Some(at) => gone.remove(at).at_rate(now, *rate),
+                None => Bucket { rate: *rate, full_at_ns: rate.empty_at(now) },
+            })
+        };
         self.buckets = rates.iter().map(bucket).collect();
         true
     }
@@ -326,6 +342,21 @@ mod tests {
         pacer.set(at(0), &[rate(1)]);
         pacer.take(at(0), &ONE);
         pacer.set(at(0), &[rate(2)]);
+        assert_eq!(pacer.next(at(0), &ONE), Some(at(500)), "one was sent, and the next comes half a second after it");
+        pacer.set(at(0), &[rate(1)]);
         assert_eq!(pacer.next(at(0), &ONE), Some(at(1_000)), "a new limit gives nothing away");
+    }
+
+    #[test]
+    fn a_rate_that_changes_takes_nothing_from_one_beside_it() {
+        let per = |amount, ms| Rate::of_limit(Unit::Requests, amount, ms, Some(1), 10_000);
+        let (second, hour) = (per(10, 1_000), per(6, 3_600_000));
+        let mut pacer = Pacer::default();
+        pacer.set(at(0), &[second, hour]);
+        pacer.take(at(0), &ONE);
+        for rates in [&[per(20, 1_000), hour][..], &[hour, per(5, 1_000)], &[hour], &[hour, second], &[second, hour]] {
+            pacer.set(at(0), rates);
+            assert_eq!(pacer.next(at(0), &ONE), Some(at(600_000)), "{rates:?}");
+        }
     }
 }

@@ -108,7 +108,12 @@ impl Scope {
 
     /// The rates that it keeps to from now on. True: they were others.
     pub fn declare(&mut self, now: Mono, rates: &[Rate]) -> bool {
-        self.pacer.set(now, rates)
+        let are_others = self.pacer.set(now, rates);
+        // Whoever leaves after the boundary leaves paced, by whichever rates.
+        if let Some(at) = self.opens_at(now).filter(|_| are_others) {
+            self.pacer.empty(at);
+        }
+        are_others
     }
 
     #[must_use]

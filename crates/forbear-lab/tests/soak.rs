@@ -17,7 +17,7 @@ use forbear_core::identity::ENDED_MAX;
 use forbear_core::ids::{
     ActionId, AttemptNo, Digest, Key, PolicyMark, ProviderName, Route, RunId, ScopeId, Seq, TaskId,
 };
-use forbear_core::input::{BodyEnd, CANCELLED_AT_ONCE, HeadSeen, Input, Mark, Quota, Report, Request, Settings, Whose};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings, Whose};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 
@@ -59,15 +59,7 @@ struct Soak {
 impl Soak {
     fn new() -> Self {
         let policy = Policy::default();
-        let settings = Settings {
-            task: policy.task,
-            backoff: policy.backoff,
-            pacing: policy.pacing,
-            breakers: policy.breakers,
-            cancelled_at_once: CANCELLED_AT_ONCE,
-            homes: Default::default(),
-            digest: Digest([1; 32]),
-        };
+        let settings = Settings::of(&policy, Digest([1; 32]));
         let mut durable = Durable::default();
         for n in 0..TASKS_MAX {
             let spent = TaskSpent { retries: 1, wait_ms: 1_000, last_at: START };

@@ -22,7 +22,7 @@ use forbear_core::policy::Policy;
 use serde_json::Value as Json;
 
 pub use fault::{Code, ConfigErrors, ConfigFault};
-pub use load::{Config, Loaded, Overrides, load, load_text};
+pub use load::{Config, Loaded, Overrides, load, load_again, load_text};
 pub use settings::{JournalReads, LogFormat, Settings, Upstream};
 
 /// The file with every key, its default and why.

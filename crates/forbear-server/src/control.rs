@@ -28,7 +28,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
-use forbear_api::control::{LiveQuery, Ready, Scopes};
+use forbear_api::control::{Listed, LiveQuery, Ready, ScopeRow, Scopes};
 use forbear_api::problem::Kind;
 use forbear_core::breaker::Opened;
 use forbear_core::ids::{ActionId, TenantId};
@@ -155,7 +155,7 @@ async fn ready(State(shared): State<Shared>) -> Response {
 }
 
 #[utoipa::path(get, path = "/-/v1/scopes", responses(
-    (status = 200, body = Scopes, description = "The register, in the order of its scopes")))]
+    (status = 200, body = Listed<ScopeRow>, description = "The register, in the order of its scopes")))]
 async fn scopes(State(shared): State<Shared>) -> Json<Scopes> {
     Json((shared.control.scopes)())
 }

@@ -4,15 +4,16 @@
 //! may have a slot by them is let out. What only a start can change is named and left as it is. A file with a fault in it
 //! changes nothing.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forbear_core::input::{CANCELLED_AT_ONCE, HomeRule, Settings as CoreSettings};
-use forbear_core::policy::Compiled;
+use forbear_core::input::{HomeRule, Settings as CoreSettings};
+use forbear_core::policy::{Compiled, CompiledProvider};
 
-use crate::config::{ConfigErrors, Loaded, Overrides, Settings, load};
+use crate::config::{ConfigErrors, Loaded, Overrides, Settings, load_again};
 use crate::gateway::{BadProvider, Gateway, Table};
-use crate::shard::Shard;
+use crate::shard::Decided;
 
 /// Why nothing was reloaded.
 #[derive(Debug, thiserror::Error)]
@@ -44,24 +45,39 @@ pub struct Reloaded {
 /// What a running server was started by, and what it takes from there again.
 pub struct Reload {
     gateway: Arc<Gateway>,
-    file: Option<PathBuf>,
-    overrides: Overrides,
-    /// In force since the start. One reload comes after another.
-    started: Mutex<Settings>,
+    started: Started,
+    /// One comes after another.
+    turn: Mutex<()>,
 }
 
 impl Reload {
-    pub(crate) fn new(gateway: Arc<Gateway>, started: &Started) -> Self {
-        let Started { file, overrides, settings } = started.clone();
-        Self { gateway, file, overrides, started: Mutex::new(settings) }
+    pub(crate) const fn new(gateway: Arc<Gateway>, started: Started) -> Self {
+        Self { gateway, started, turn: Mutex::new(()) }
     }
 
-    /// Reads the file and uses what it says; waits for the disk.
+    /// Reads the file and uses what it says; waits for the disk. What came of it is in the log.
     ///
     /// # Errors
     /// Nothing was changed, unless the error says so.
-    pub async fn reload(self: Arc<Self>, by: &'static str) -> Result<Reloaded, ReloadError> {
-        let this = Arc::clone(&self);
+    pub async fn reload(self: &Arc<Self>, by: &'static str) -> Result<Reloaded, ReloadError> {
+        let done = self.carried_out(by).await;
+        match &done {
+            Ok(Reloaded { policy, changed, needs_restart, warnings }) => {
+                for warning in warnings {
+                    tracing::warn!("{warning}");
+                }
+                for key in needs_restart {
+                    tracing::warn!(key, "only a restart changes this");
+                }
+                tracing::info!(by, policy, changed, "the configuration was read again");
+            }
+            Err(error) => tracing::error!(by, "nothing was reloaded: {error}"),
+        }
+        done
+    }
+
+    async fn carried_out(self: &Arc<Self>, by: &'static str) -> Result<Reloaded, ReloadError> {
+        let this = Arc::clone(self);
         // It reads a file and compiles some hundred routes.
         let used = tokio::task::spawn_blocking(move || this.use_file(by)).await;
         let (reloaded, decided) = used.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
@@ -71,13 +87,14 @@ impl Reload {
         Ok(reloaded)
     }
 
-    fn use_file(&self, by: &str) -> Result<(Reloaded, Option<crate::shard::Decided>), ReloadError> {
-        let file = self.file.as_deref().ok_or(ReloadError::NoFile)?;
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        let Loaded { settings, compiled, warnings, .. } = load(Some(file), &self.overrides)?;
+    fn use_file(&self, by: &str) -> Result<(Reloaded, Option<Decided>), ReloadError> {
+        let Started { file, overrides, settings: started, listening } = &self.started;
+        let file = file.as_deref().ok_or(ReloadError::NoFile)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Loaded { settings, compiled, warnings, .. } = load_again(file, overrides, *listening)?;
         let policy = compiled.digest.to_string()[..16].to_owned();
         let changed = self.gateway.table().compiled.digest != compiled.digest;
-        let needs_restart = differing(&started, &settings);
+        let needs_restart = differing(started, &settings);
         let warnings = warnings.faults.iter().map(|fault| format!("{fault}; {}", fault.hint)).collect();
         let reloaded = Reloaded { policy, changed, needs_restart, warnings };
         if !changed {
@@ -88,7 +105,7 @@ impl Reload {
         // First the gateway: a call that it has understood by the new policy finds that policy in the core, or waits for it
         // there; one that was understood before changes nothing there.
         self.gateway.use_table(table);
-        let decided = use_policy(&self.gateway.shard, &compiled, by);
+        let decided = self.gateway.shard.load_policy(Arc::new(core_settings(&compiled)), by.to_owned());
         Ok((reloaded, Some(decided)))
     }
 }
@@ -99,24 +116,15 @@ pub(crate) struct Started {
     pub file: Option<PathBuf>,
     pub overrides: Overrides,
     pub settings: Settings,
-}
-
-fn use_policy(shard: &Shard, compiled: &Compiled, by: &str) -> crate::shard::Decided {
-    shard.load_policy(Arc::new(core_settings(compiled)), by.to_owned())
+    /// Where it listens, whatever the file says by now.
+    pub listening: SocketAddr,
 }
 
 /// What the core decides by.
 pub(crate) fn core_settings(compiled: &Compiled) -> CoreSettings {
-    let rule = |p: &forbear_core::policy::CompiledProvider| HomeRule { limits: p.limits, rates: p.rates.clone() };
-    CoreSettings {
-        task: compiled.policy.task,
-        backoff: compiled.policy.backoff,
-        pacing: compiled.policy.pacing,
-        breakers: compiled.policy.breakers,
-        cancelled_at_once: CANCELLED_AT_ONCE,
-        homes: compiled.providers.values().map(|p| (p.name.clone(), rule(p))).collect(),
-        digest: compiled.digest,
-    }
+    let rule = |p: &CompiledProvider| HomeRule { limits: p.limits, rates: p.rates.clone() };
+    let homes = compiled.providers.values().map(|p| (p.name.clone(), rule(p))).collect();
+    CoreSettings { homes, ..CoreSettings::of(&compiled.policy, compiled.digest) }
 }
 
 /// The keys in which two settings differ.

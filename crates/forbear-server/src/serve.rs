@@ -112,10 +112,11 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
     let Outside { clock, chance, listener: listening, dialler, open_journal } = outside;
     let data_dir = loaded.data_dir()?;
     let settings = loaded.settings.clone();
-    let started = Started { file: loaded.file, overrides: loaded.overrides, settings: settings.clone() };
     let addr = settings.listen;
     let addr = listening.local_addr().map_err(|source| StartError::Listen { addr, source })?;
-    let compiled = Arc::new(loaded.compiled);
+    let Loaded { file, overrides, compiled, .. } = loaded;
+    let started = Started { file, overrides, settings: settings.clone(), listening: addr };
+    let compiled = Arc::new(compiled);
     let core_settings = Arc::new(reload::core_settings(&compiled));
 
     let cell = Arc::new(OnceLock::new());
@@ -178,7 +179,7 @@ pub async fn start_in(outside: Outside, loaded: Loaded) -> Result<Running, Start
         told: Told::default(),
     });
     gateway.keep_warm(&gateway.table());
-    let reload = Arc::new(Reload::new(Arc::clone(&gateway), &started));
+    let reload = Arc::new(Reload::new(Arc::clone(&gateway), started));
     let own = surface::build(token, data_dir.clone(), &gateway, &reload, vec![addr.ip().to_string()]);
     let options = listener::ServeOptions {
         connections_max: usize::try_from(settings.connections_max).unwrap_or(usize::MAX),

@@ -183,19 +183,16 @@ impl Coordinator {
                 scope.close(until, if told { WaitReason::Boundary } else { WaitReason::Backoff }, jitter_ms);
             }
         };
-        let mut is_new = false;
+        // A call that was understood by a policy of before says nothing of what holds now, unless its provider is gone.
+        let is_current = request.policy == self.settings.digest;
+        let rule = self.settings.homes.get(&request.provider).filter(|_| !is_current);
+        let (limits, rates) = rule.map_or((request.limits, &request.quota.rates), |rule| (rule.limits, &rule.rates));
         let home = self.scopes.entry(request.scope.clone()).or_insert_with(|| {
-            is_new = true;
-            let mut home = Home::new(request.limits);
+            let mut home = Home::new(limits);
             known(&request.scope, &mut home.scope);
             home
         });
-        // A call that was understood by a policy of before says nothing of what holds now.
-        let is_current = request.policy == self.settings.digest;
-        let mut changed = false;
-        if is_new || is_current {
-            changed = home.keep_to(now.mono, request.limits, &request.quota.rates);
-        }
+        let mut changed = home.keep_to(now.mono, limits, rates);
         let before = home.narrow_len();
         changed |= home.open_lane(now.mono, &request.quota.lane, is_current, known);
         self.narrow_scopes += home.narrow_len() - before;

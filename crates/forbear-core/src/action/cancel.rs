@@ -49,25 +49,24 @@ impl Owned {
         self.by_task.iter().any(|(_, known)| *known == action)
     }
 
-    /// Those after `after`, in the order of their ids.
-    fn of(&self, whose: &Whose, after: Option<ActionId>) -> Box<dyn Iterator<Item = ActionId> + '_> {
-        const FIRST: ActionId = ActionId(0);
+    /// Those after `after`, in the order of their ids, at most `max`. An action that is cancelled alone is told at once.
+    fn following(&self, whose: &Whose, after: Option<ActionId>, max: usize) -> Vec<ActionId> {
         match whose {
-            Whose::Task(task) => {
-                let from = after.map_or(Included((task.clone(), FIRST)), |after| Excluded((task.clone(), after)));
-                let of_task = task.clone();
-                let all = self.by_task.range((from, Unbounded)).take_while(move |(task, _)| *task == of_task);
-                Box::new(all.map(|(_, action)| *action))
-            }
-            Whose::Run(run) => {
-                let from = after.map_or(Included((run.clone(), FIRST)), |after| Excluded((run.clone(), after)));
-                let of_run = run.clone();
-                let all = self.by_run.range((from, Unbounded)).take_while(move |(run, _)| *run == of_run);
-                Box::new(all.map(|(_, action)| *action))
-            }
-            Whose::Action(action) => Box::new(after.is_none().then_some(*action).into_iter()),
+            Whose::Task(task) => following(&self.by_task, task, after).take(max).collect(),
+            Whose::Run(run) => following(&self.by_run, run, after).take(max).collect(),
+            Whose::Action(_) => Vec::new(),
         }
     }
+}
+
+fn following<'a, K: Ord + Clone>(
+    all: &'a BTreeSet<(K, ActionId)>,
+    of: &K,
+    after: Option<ActionId>,
+) -> impl Iterator<Item = ActionId> + use<'a, K> {
+    let of = of.clone();
+    let from = after.map_or(Included((of.clone(), ActionId(0))), |after| Excluded((of.clone(), after)));
+    all.range((from, Unbounded)).take_while(move |(owner, _)| *owner == of).map(|(_, action)| *action)
 }
 
 /// What is cancelled and has actions here that were not told yet.
@@ -154,7 +153,7 @@ impl Coordinator {
         let mut left = self.settings.cancelled_at_once.max(1);
         while left > 0 {
             let Some(stopping) = self.stopping.front() else { return };
-            let batch: Vec<ActionId> = self.owned.of(&stopping.whose, stopping.after).take(left).collect();
+            let batch = self.owned.following(&stopping.whose, stopping.after, left);
             let why = if matches!(stopping.whose, Whose::Run(_)) { RUN_CANCELLED } else { TASK_CANCELLED };
             left -= batch.len();
             let last = batch.last().copied();
@@ -210,7 +209,7 @@ impl Coordinator {
                 let is_live = self.live.get(action).is_some_and(|live| is_under_way(live));
                 usize::from(is_live || self.waiters.contains_key(action))
             }
-            whose => self.owned.of(whose, None).count(),
+            whose => self.owned.following(whose, None, usize::MAX).len(),
         }
     }
 }

@@ -170,11 +170,13 @@ impl Coordinator {
         let spent = self.durable.tasks.get(&live.request.task).copied().unwrap_or_default();
         let task = self.settings.task;
         let scope_retries = self.durable.retries_in_minute(&live.request.scope, now.wall);
+        // Its scope's, as it is now; before the first call there, what this one brings.
+        let limits = self.scopes.get(&live.request.scope).map_or(live.request.limits, |home| home.limits);
         if spent.retries >= task.max_retries {
             Some("its task has used max_retries")
         } else if spent.wait_ms.saturating_add(wait_ms) > task.max_wait_seconds.saturating_mul(1_000) {
             Some("its task has used max_wait_seconds")
-        } else if scope_retries >= live.request.limits.max_retries_per_minute as usize {
+        } else if scope_retries >= limits.max_retries_per_minute as usize {
             Some("its scope has used max_retries_per_minute")
         } else {
             None

@@ -15,7 +15,7 @@ use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::event::{Event, Outcome};
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{BodyEnd, CANCELLED_AT_ONCE, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
+use forbear_core::input::{BodyEnd, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::{Mono, Now, Wall};
 use forbear_core::view::ScopeView;
@@ -97,15 +97,7 @@ pub(crate) fn sequence(answers: &[&str]) -> Script {
 impl World {
     pub(crate) fn new(seed: u64, script: Script) -> Self {
         let policy = Policy::default();
-        let settings = Settings {
-            task: policy.task,
-            backoff: policy.backoff,
-            pacing: policy.pacing,
-            breakers: policy.breakers,
-            cancelled_at_once: CANCELLED_AT_ONCE,
-            homes: Default::default(),
-            digest: Digest([0; 32]),
-        };
+        let settings = Settings::of(&policy, Digest([0; 32]));
         Self {
             core: Coordinator::new(Arc::new(settings.clone()), seed, Durable::default()),
             settings,

@@ -237,7 +237,8 @@ impl Ledger {
         if *wait_ms < settings.backoff.floor_ms && attempt.0 > 1 {
             return Err(("no_jitter_undercuts", format!("event {}: a wait of {wait_ms} ms", event.seq.0)));
         }
-        let max = event.action.and_then(|a| known.calls.get(a)).map_or(0, |c| c.request.limits.max_retries_per_minute);
+        // Whatever the call came with, its scope keeps to the policy that is loaded.
+        let max = known.policies[self.policy].limits.max_retries_per_minute;
         if spent > max as usize && !known.clock_stepped {
             return Err(("budget_is_kept", format!("s{scope}: {spent} retries in a minute")));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forbear_core::breaker::BreakerRule;
 use forbear_core::ids::{Digest, PolicyMark, ProviderName};
-use forbear_core::input::{CANCELLED_AT_ONCE, HomeRule, Settings};
+use forbear_core::input::{HomeRule, Settings};
 use forbear_core::pacer::{Rate, Unit};
 use forbear_core::policy::{BackoffRule, ClassRule, Limits, PacingRule, TaskRule};
 
@@ -51,7 +51,7 @@ impl Policy {
                 arrival_spread_ms: 0,
             },
             breakers: NEVER,
-            cancelled_at_once: CANCELLED_AT_ONCE,
+            cancelled_at_once: 1_000,
             homes: BTreeMap::new(),
             digest: Digest([number; 32]),
         };

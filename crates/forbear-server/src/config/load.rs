@@ -72,9 +72,18 @@ impl Loaded {
 
 /// Load a file, or the defaults where there is none, under what the command line says.
 pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, ConfigErrors> {
+    load_at(path, overrides, overrides.listen)
+}
+
+/// Load a file once more, for a server that listens already.
+pub fn load_again(path: &Path, overrides: &Overrides, listening: SocketAddr) -> Result<Loaded, ConfigErrors> {
+    load_at(Some(path), overrides, Some(listening))
+}
+
+fn load_at(path: Option<&Path>, overrides: &Overrides, listen: Option<SocketAddr>) -> Result<Loaded, ConfigErrors> {
     let mut loaded = match path {
-        None => load_for("(no file)", "", overrides.listen)?,
-        Some(path) => load_for(&path.display().to_string(), &read(path)?, overrides.listen)?,
+        None => load_for("(no file)", "", listen)?,
+        Some(path) => load_for(&path.display().to_string(), &read(path)?, listen)?,
     };
     loaded.file = path.map(Path::to_path_buf);
     loaded.overrides = overrides.clone();

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse as _, Response};
-use forbear_api::control::{CircuitRow, CircuitRows, Live, LiveQuery, LiveRow};
+use forbear_api::control::{CircuitRow, Listed, LiveQuery, LiveRow};
 use forbear_api::problem::Kind;
 use forbear_core::breaker::{Circuit, Opened};
 use forbear_core::view::LiveView;
@@ -17,15 +17,14 @@ use super::rows::{at, standing};
 const ROWS_MAX: usize = 1_000;
 
 #[utoipa::path(get, path = "/-/v1/live", params(LiveQuery), responses(
-    (status = 200, body = Live, description = "Calls that wait or are on the wire, oldest first")))]
+    (status = 200, body = Listed<LiveRow>, description = "Calls that wait or are on the wire, oldest first")))]
 pub(super) async fn live(State(shared): State<Shared>, query: Result<Query<LiveQuery>, QueryRejection>) -> Response {
     let query = match query {
         Ok(Query(query)) => query,
         Err(e) => return problem(Kind::BadQuery, &e.body_text()),
     };
     let found = (shared.control.all_live)(&query, ROWS_MAX + 1);
-    let cut = found.len() > ROWS_MAX;
-    Json(Live { items: found.into_iter().take(ROWS_MAX).map(row).collect(), cut }).into_response()
+    Json(Listed::first(ROWS_MAX, found.into_iter().map(row))).into_response()
 }
 
 fn row(view: LiveView) -> LiveRow {
@@ -43,11 +42,9 @@ fn row(view: LiveView) -> LiveRow {
 }
 
 #[utoipa::path(get, path = "/-/v1/circuits", responses(
-    (status = 200, body = CircuitRows, description = "What failed again and again and is not sent for a while")))]
-pub(super) async fn circuits(State(shared): State<Shared>) -> Json<CircuitRows> {
-    let found = (shared.control.circuits)(ROWS_MAX + 1);
-    let cut = found.len() > ROWS_MAX;
-    Json(CircuitRows { items: found.iter().take(ROWS_MAX).map(circuit).collect(), cut })
+    (status = 200, body = Listed<CircuitRow>, description = "What failed again and again and is not sent for a while")))]
+pub(super) async fn circuits(State(shared): State<Shared>) -> Json<Listed<CircuitRow>> {
+    Json(Listed::first(ROWS_MAX, (shared.control.circuits)(ROWS_MAX + 1).iter().map(circuit)))
 }
 
 fn circuit(opened: &Opened) -> CircuitRow {

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use forbear_api::control::{
-    ActionRow, ActionStory, Cancelled, CircuitRows, ConfigReloaded, Live, Ready, Reopened, Report, RouteSuggestions,
-    ScopeRow, Scopes,
+    ActionRow, ActionStory, Cancelled, CircuitRow, ConfigReloaded, LiveRow, Ready, Reopened, Report, RouteSuggestions,
+    ScopeRow,
 };
 use forbear_api::problem::Problem;
 use utoipa::OpenApi;
@@ -32,16 +32,15 @@ use utoipa::OpenApi;
         ActionRow,
         ActionStory,
         Cancelled,
-        CircuitRows,
+        CircuitRow,
         ConfigReloaded,
-        Live,
+        LiveRow,
         Problem,
         Ready,
         Reopened,
         Report,
         RouteSuggestions,
-        ScopeRow,
-        Scopes
+        ScopeRow
     ))
 )]
 struct Document;

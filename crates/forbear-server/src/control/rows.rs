@@ -15,14 +15,14 @@ pub(super) const fn at(wall: Wall) -> At {
 /// Of these the first `max`.
 #[must_use]
 pub fn scopes_of(views: &[ScopeView], max: usize) -> Scopes {
-    Scopes { items: views.iter().take(max).map(scope_row).collect(), cut: views.len() > max }
+    Scopes::first(max, views.iter().map(scope_row))
 }
 
 #[must_use]
 pub fn scope_row(view: &ScopeView) -> ScopeRow {
     let scope = view.scope.as_str();
     ScopeRow {
-        provider: scope.split_once('/').map_or(scope, |(provider, _)| provider).to_owned(),
+        provider: view.scope.provider().to_owned(),
         scope: scope.to_owned(),
         request_class: ANY_CLASS.to_owned(),
         next_allowed_at: view.next_allowed_at.map(at),

@@ -35,7 +35,7 @@ fn world(ready: Ready) -> World {
         token: ControlToken::load_or_make(dir.path()).unwrap(),
         data_dir: dir.path().to_owned(),
         ready: Arc::new(move || ready.clone()),
-        scopes: Arc::new(Default::default),
+        scopes: Arc::new(|| Scopes::first(0, [])),
         all_live: Arc::new(|query, max| {
             let all = (1..=max as u128).map(|n| held(ActionId(n)));
             all.filter(|view| query.task.as_deref().is_none_or(|task| task == view.task.as_str())).collect()

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use forbear_api::Client;
 use forbear_api::client::Token;
+use forbear_lab::provider::{Options, Provider, Scenario};
 use futures_util::future::join_all;
-use tokio::time::timeout;
 
 use crate::rig::{Got, Rig};
 
@@ -24,12 +24,9 @@ impl Rig {
         Client::new(&format!("http://{}", self.running.addr()), Some(token)).unwrap()
     }
 
-    async fn in_flight(&self, calls: u32) {
-        let view = || self.running.shard().scopes(10).first().map_or(0, |scope| scope.in_flight);
-        while view() != calls {
-            // sleep: until the server has taken the calls in; the test's own time bounds it.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    /// So many calls have come to the provider.
+    async fn arrived(&self, calls: usize) {
+        self.provider.wait_for_arrivals(calls, Duration::from_secs(10)).await.unwrap();
     }
 }
 
@@ -43,13 +40,13 @@ async fn who_stands_in_line_has_a_slot_as_soon_as_there_are_more() {
     let rig = &rig;
     let calls = join_all((0..4).map(|n| async move { rig.get(&format!("/p/{n}")).await.status }));
     let reload = async {
-        rig.in_flight(1).await;
+        rig.arrived(1).await;
         rig.writes(&limits(4));
         let reloaded = rig.client().reload_config().await.unwrap();
         assert!(reloaded.changed && reloaded.needs_restart.is_empty(), "{reloaded:?}");
-        rig.in_flight(4).await;
+        rig.arrived(4).await;
     };
-    let (statuses, ()) = timeout(Duration::from_secs(10), async { tokio::join!(calls, reload) }).await.unwrap();
+    let (statuses, ()) = tokio::join!(calls, reload);
     assert_eq!(statuses, [200; 4]);
     let arrivals = rig.provider.arrivals();
     let first_answer = arrivals[0].head_written_at_ns.unwrap();
@@ -64,7 +61,7 @@ async fn fewer_slots_take_nobodys_away() {
     let call = |n: u32| async move { rig.get(&format!("/p/{n}")).await.status };
     let calls = join_all((0..4).map(call));
     let reload = async {
-        rig.in_flight(4).await;
+        rig.arrived(4).await;
         rig.writes(&limits(1));
         assert!(rig.client().reload_config().await.unwrap().changed);
         join_all((4..7).map(call)).await
@@ -97,7 +94,7 @@ async fn a_file_with_faults_changes_nothing_and_is_told_line_by_line() {
 async fn a_provider_that_goes_away_answers_who_it_has_and_nobody_new() {
     let rig = Rig::new(SLOW, "").await;
     let reload = async {
-        rig.in_flight(1).await;
+        rig.arrived(1).await;
         rig.writes("providers:\n  q:\n    base_url: http://127.0.0.1:1\ndrain_seconds: 7\n");
         rig.client().reload_config().await.unwrap()
     };
@@ -139,4 +136,56 @@ async fn under_load_no_call_is_lost_and_none_is_made_twice() {
     assert!(loaded > 10, "{loaded} reloads");
     let arrivals = rig.provider.arrivals();
     assert_eq!(arrivals.len(), made.iter().sum::<usize>());
+}
+
+/// The old address has whom it had, the new one who comes now.
+#[tokio::test]
+async fn a_provider_that_moves_is_called_where_it_is() {
+    let rig = Rig::new(SLOW, "").await;
+    let moved = Provider::start(Scenario::from_yaml(SLOW).unwrap(), Options::default()).await.unwrap();
+    let reload = async {
+        rig.arrived(1).await;
+        rig.writes(&format!("providers:\n  p:\n    base_url: {}\n", moved.base_url()));
+        rig.client().reload_config().await.unwrap()
+    };
+    let (got, _) = tokio::join!(rig.get("/p/1"), reload);
+    assert_eq!((got.status, rig.get("/p/2").await.status), (200, 200));
+    assert_eq!((rig.provider.arrivals().len(), moved.arrivals().len()), (1, 1));
+}
+
+/// The file is read by each in its turn; what it says last holds.
+#[tokio::test]
+async fn reloads_at_once_come_one_after_another() {
+    let rig = Rig::new(SLOW, &limits(1)).await;
+    rig.writes(&limits(2));
+    let client = rig.client();
+    let reloads = join_all((0..8).map(|_| client.reload_config())).await;
+    let changed = reloads.into_iter().filter(|reloaded| reloaded.as_ref().unwrap().changed).count();
+    assert_eq!(changed, 1, "the first one finds it changed, and the others as it is");
+}
+
+/// What is under way is answered, whatever is read meanwhile.
+#[tokio::test]
+async fn a_reload_while_draining_keeps_nobody_from_the_end() {
+    let rig = Rig::new(SLOW, &limits(1)).await;
+    let reload = std::sync::Arc::clone(rig.running.reload());
+    let stopping = async {
+        rig.arrived(1).await;
+        rig.running.shard().drain();
+        rig.writes(&limits(5));
+        reload.reload("test").await.unwrap()
+    };
+    let (got, reloaded) = tokio::join!(rig.get("/p/1"), stopping);
+    assert!(got.status == 200 && reloaded.changed, "{got:?}");
+    rig.running.stop().await;
+}
+
+/// The server's own address is the one that it listens on, whatever the file says by now.
+#[tokio::test]
+async fn no_provider_may_lead_back_to_where_the_server_listens() {
+    let rig = Rig::new(SLOW, "").await;
+    let own = rig.running.addr();
+    rig.writes(&format!("listen: 127.0.0.1:1\nproviders:\n  p:\n    base_url: http://{own}\n"));
+    let error = rig.client().reload_config().await.unwrap_err().to_string();
+    assert!(error.contains("base_url"), "{error}");
 }

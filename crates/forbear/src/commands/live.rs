@@ -1,6 +1,7 @@
 //! `forbear live` and `forbear circuits`: what the server holds right now.
 
-use forbear_api::control::{CircuitRow, LiveQuery, LiveRow};
+use forbear_api::control::{CircuitRow, Listed, LiveQuery, LiveRow};
+use serde::Serialize;
 
 use super::action::standing;
 use super::server::client;
@@ -11,18 +12,30 @@ use crate::output::{Output, shown, wrapped};
 pub(crate) async fn run(options: &Live, output: Output) -> anyhow::Result<Exit> {
     let query = LiveQuery { task: options.task.clone(), scope: options.scope.clone() };
     let live = client(&options.server)?.live(&query).await?;
+    said(&live, output, "Nothing waits and nothing is on the wire.", entry)
+}
+
+pub(crate) async fn circuits(server: &Server, output: Output) -> anyhow::Result<Exit> {
+    let circuits = client(server)?.circuits().await?;
+    said(&circuits, output, "No circuit is open: nothing failed again and again.", circuit)
+}
+
+fn said<T: Serialize>(
+    listed: &Listed<T>,
+    output: Output,
+    none: &str,
+    entry: impl Fn(&T) -> String,
+) -> anyhow::Result<Exit> {
     if output.json() {
-        output.document(&live)?;
+        output.document(listed)?;
         return Ok(Exit::Done);
     }
-    if live.items.is_empty() {
-        output.line("Nothing waits and nothing is on the wire.");
+    if listed.items.is_empty() {
+        output.line(none);
     }
-    for row in &live.items {
-        output.line(&entry(row));
-    }
-    if live.cut {
-        output.line(&format!("There are more: these are the oldest {}.", live.items.len()));
+    listed.items.iter().for_each(|item| output.line(&entry(item)));
+    if listed.cut {
+        output.line(&format!("There are more: these are the first {}.", listed.items.len()));
     }
     Ok(Exit::Done)
 }
@@ -31,24 +44,6 @@ fn entry(row: &LiveRow) -> String {
     let task = if row.task == row.action { String::new() } else { format!("  task {}", shown(&row.task)) };
     let what = format!("  {}  {}{task}", row.provider, row.route);
     format!("{}\n{}\n{}", row.action, wrapped(&what, "    "), wrapped(&format!("  {}", standing(&row.now)), "    "))
-}
-
-pub(crate) async fn circuits(server: &Server, output: Output) -> anyhow::Result<Exit> {
-    let circuits = client(server)?.circuits().await?;
-    if output.json() {
-        output.document(&circuits)?;
-        return Ok(Exit::Done);
-    }
-    if circuits.items.is_empty() {
-        output.line("No circuit is open: nothing failed again and again.");
-    }
-    for row in &circuits.items {
-        output.line(&circuit(row));
-    }
-    if circuits.cut {
-        output.line(&format!("There are more: these are the first {}.", circuits.items.len()));
-    }
-    Ok(Exit::Done)
 }
 
 fn circuit(row: &CircuitRow) -> String {

@@ -8,7 +8,7 @@ use forbear_core::coordinator::Coordinator;
 use forbear_core::durable::Durable;
 use forbear_core::effect::Evidence;
 use forbear_core::ids::{ActionId, AttemptNo, Digest, ProviderName, Route, RunId, ScopeId, TaskId};
-use forbear_core::input::{CANCELLED_AT_ONCE, HeadSeen, Input, Mark, Quota, Report, Request, Settings};
+use forbear_core::input::{HeadSeen, Input, Mark, Quota, Report, Request, Settings};
 use forbear_core::policy::{Limits, Policy, Rank};
 use forbear_core::time::Wall;
 
@@ -30,15 +30,7 @@ pub(super) fn check(status: u16, read: &Classification) {
 /// One read, and this answer to it.
 fn closed_until(status: u16, read: &Classification) -> Option<Wall> {
     let policy = Policy::default();
-    let settings = Settings {
-        task: policy.task,
-        backoff: policy.backoff,
-        pacing: policy.pacing,
-        breakers: policy.breakers,
-        cancelled_at_once: CANCELLED_AT_ONCE,
-        homes: Default::default(),
-        digest: Digest([0; 32]),
-    };
+    let settings = Settings::of(&policy, Digest([0; 32]));
     let mut core = Coordinator::new(Arc::new(settings), 7, Durable::default());
     let asked = core.handle(NOW, Input::Request(Box::new(request(&policy))));
     assert!(carry_out(&mut core, asked), "the call is sent at once");
